@@ -19,12 +19,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tvm_ios.errors import TvmIosError
+from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.gpu.evaluation import run_steps
 from tvm_ios_lab.gpu.jobs import child_environment
-from tvm_ios_lab.gpu.ledger import Ledger, Status, write_whole
+from tvm_ios_lab.gpu.ledger import Ledger
 from tvm_ios_lab.gpu.settings import NETWORKS, Settings
 from tvm_ios_lab.gpu.table import report
 from tvm_ios_lab.gpu.torch_process import python_with_torch
+from tvm_ios_lab.harness.ledger import Status
 from tvm_ios_lab.places import ROOT
 
 _TABLE_S = 5.0
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             interrupted = True
         text = report(folder, settings)
-        write_whole(folder / "README.md", text)
+        write_text(folder / "README.md", text)
         print(text)
     except (OSError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """Cells of a measurement; what has a result already is not measured again.
 
-Experiments run them one after another by :func:`run_missing`, grids as jobs; the rest they share. A
-cell is over when its result is written, so whatever ends the process before that costs only cells
+A cell is over when its result is written, so whatever ends the process before that costs only cells
 at work.
 """
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Generic, TypeVar
 
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["CellStatus", "CellStep", "only_one", "run_missing", "said_how_to_go_on"]
+__all__ = ["CellStatus", "CellStep", "only_one", "said_how_to_go_on"]
 
 CellT = TypeVar("CellT")
 ResultT = TypeVar("ResultT")
@@ -43,45 +42,6 @@ class CellStep(Generic[CellT, ResultT]):
     """Result of the cell; None while it begins."""
     is_new: bool = True
     """False where an earlier run left the result."""
-
-
-def run_missing(
-    cells: Sequence[CellT],
-    *,
-    read: Callable[[CellT], ResultT | None],
-    run: Callable[[CellT], ResultT],
-    write: Callable[[CellT, ResultT], None],
-    again: Callable[[ResultT], bool],
-    listener: Callable[[CellStep[CellT, ResultT]], None],
-    go_on: str,
-) -> tuple[ResultT, ...]:
-    """Run the cells that have no result; return the results of all, in the order of the cells.
-
-    Parameters
-    ----------
-    read
-        The result that a cell has; None where it has none yet.
-    again
-        Whether a cell with such a result is run again.
-    listener
-        Told of each cell.
-    go_on
-        The command that goes on after an interruption.
-    """
-    results: list[ResultT] = []
-    with said_how_to_go_on(results, len(cells), go_on):
-        for number, cell in enumerate(cells, start=1):
-            result = read(cell)
-            is_new = result is None or again(result)
-            if result is None or is_new:
-                listener(CellStep(number=number, cells=len(cells), cell=cell, result=None))
-                result = run(cell)
-                write(cell, result)
-            listener(
-                CellStep(number=number, cells=len(cells), cell=cell, result=result, is_new=is_new)
-            )
-            results.append(result)
-    return tuple(results)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ import pytest
 
 from lab.tests.harness.test_run import NumberCell, Squares
 from tvm_ios.cli.main import main
-from tvm_ios.jobs.ledger import CellStatus, CellStep
+from tvm_ios.jobs.ledger import CellStep
 from tvm_ios_lab.cli import experiment as verb
+from tvm_ios_lab.harness.ledger import Status
 from tvm_ios_lab.papers.registry import EXPERIMENTS
 
 
@@ -128,7 +129,7 @@ def test_fresh_leaves_out_an_experiment_whose_folder_cannot_be_had(capsys, tmp_p
 
 
 def test_a_cell_that_was_built_in_a_hurry_is_told(capsys):
-    record = SimpleNamespace(seconds=1.0, status=CellStatus.DONE, message="", time_budget_s=60.0)
+    record = SimpleNamespace(seconds=1.0, status=Status.DONE, message="", time_budget_s=60.0)
     step = CellStep(number=1, cells=1, cell=NumberCell(number=7), result=record, is_new=False)
     verb._tell(step, time_budget_s=240.0)
     verb._tell(step, time_budget_s=60.0)

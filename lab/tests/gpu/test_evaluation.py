@@ -328,8 +328,9 @@ def test_the_agenda_is_in_order_and_ends_with_what_needs_tuning():
 
 
 def test_what_was_lost_takes_with_it_what_needs_it(tmp_path):
-    from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+    from tvm_ios_lab.gpu.ledger import Ledger, Outcome
     from tvm_ios_lab.gpu.settings import Settings
+    from tvm_ios_lab.harness.ledger import Status
 
     steps = Settings(networks=("squeezenet",), batch_sizes=(1,), tune_s=0).steps
     ledger = Ledger(tmp_path)
@@ -343,8 +344,9 @@ def test_what_was_lost_takes_with_it_what_needs_it(tmp_path):
 
 def test_files_that_are_gone_are_made_again_for_what_is_not_finished(tmp_path):
     from tvm_ios_lab.gpu.agenda import Work
-    from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+    from tvm_ios_lab.gpu.ledger import Ledger, Outcome
     from tvm_ios_lab.gpu.settings import Settings
+    from tvm_ios_lab.harness.ledger import Status
 
     ledger = Ledger(tmp_path)
     networks = ("squeezenet", "nasnet_small")
@@ -366,9 +368,10 @@ def test_files_that_are_gone_are_made_again_for_what_is_not_finished(tmp_path):
 def test_who_was_not_exported_does_not_run(tmp_path):
     from tvm_ios_lab.gpu.agenda import Case, Kernels
     from tvm_ios_lab.gpu.contestants import entries
-    from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+    from tvm_ios_lab.gpu.ledger import Ledger, Outcome
     from tvm_ios_lab.gpu.settings import Settings
     from tvm_ios_lab.gpu.workplace import Workplace
+    from tvm_ios_lab.harness.ledger import Status
 
     found = {"sequential": 9, "sequential, TVM's kernels": 9, "IOS-both": 7}
     lowered = Outcome(
@@ -388,8 +391,9 @@ def test_who_was_not_exported_does_not_run(tmp_path):
 
 def test_steps_are_expected_to_take_what_the_last_ones_took(tmp_path):
     from tvm_ios_lab.gpu.evaluation import Forecast
-    from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+    from tvm_ios_lab.gpu.ledger import Ledger, Outcome
     from tvm_ios_lab.gpu.settings import Settings
+    from tvm_ios_lab.harness.ledger import Status
 
     steps = Settings(networks=("squeezenet", "inception_v3"), batch_sizes=(1, 16)).steps
     by_name = {step.name: step for step in steps}
@@ -417,7 +421,8 @@ class FakeJobs:
         return FakeJob(self, name)
 
     def end(self, *names):
-        from tvm_ios_lab.gpu.ledger import Outcome, Status
+        from tvm_ios_lab.gpu.ledger import Outcome
+        from tvm_ios_lab.harness.ledger import Status
 
         for name in names:
             self.ledger.write(Outcome(step=name, status=Status.DONE, seconds=20.0))

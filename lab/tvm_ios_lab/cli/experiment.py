@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import OptionError, TvmIosError
 from tvm_ios.host.processor import default_lanes
-from tvm_ios.jobs.ledger import CellStatus, CellStep
+from tvm_ios.jobs.ledger import CellStep
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.support.messages import is_quiet
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios_lab.harness.cell_record import CellRecord
+from tvm_ios_lab.harness.ledger import Status
 from tvm_ios_lab.harness.protocol import Bench, Experiment, Settings, cell_title
 from tvm_ios_lab.harness.run import ExperimentRun, forget_cells, run_experiment
 from tvm_ios_lab.papers.registry import EXPERIMENTS, by_name
@@ -214,6 +215,6 @@ def _tell(step: CellStep[Any, CellRecord], *, time_budget_s: float) -> None:
     had_s = step.result.time_budget_s
     if known and had_s is not None and had_s < time_budget_s:
         known = f" (known, built within {had_s:g} s; --fresh measures it again)"
-    failed = step.result.status is CellStatus.FAILED
+    failed = step.result.status is Status.FAILED
     end = f", failed: {step.result.message}" if failed else ""
     say(f"{title}: {step.result.seconds:.1f} s{end}{known}")

@@ -21,10 +21,10 @@ from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.module import CudaGraphModule
+from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.gpu.agenda import Case, Step
 from tvm_ios_lab.gpu.contestants import Entry, entries, opened, stock_runs
-from tvm_ios_lab.gpu.ledger import write_whole
 from tvm_ios_lab.gpu.names import COMPILED, GRAPH, IOS, STREAMS
 from tvm_ios_lab.gpu.torch_process import MODES, TorchProcess
 from tvm_ios_lab.gpu.workplace import Workplace
@@ -127,7 +127,7 @@ def measure(place: Workplace, step: Step) -> dict[str, Any]:
         clocks = _clocks()
     record = _record(place, step, comparison, [*notes, clocks])
     path = place.folder / "results" / f"{step.case.name}.{'+'.join(step.kernels)}.json"
-    write_whole(path, record.to_json() + "\n")
+    write_text(path, record.to_json() + "\n")
     return {"record": str(path.relative_to(place.folder)), "notes": notes}
 
 

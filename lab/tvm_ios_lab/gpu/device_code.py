@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import HostError
-from tvm_ios_lab.gpu.ledger import write_whole
+from tvm_ios.support.whole_file import write_bytes
 from tvm_ios_lab.gpu.nvrtc import find_nvrtc
 
 __all__ = ["compiler_text", "kept_device_code"]
@@ -41,7 +41,7 @@ def kept_device_code(folder: Path) -> Iterator[None]:
         key = "\0".join((version, str(target), str(tvm.target.Target.current()), code))
         path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.fatbin"
         if not path.exists():
-            write_whole(path, bytes(compile_(code, target)))
+            write_bytes(path, bytes(compile_(code, target)))
         return bytearray(path.read_bytes())
 
     register = tvm._ffi.register_func  # noqa: SLF001 - as TVM documents it

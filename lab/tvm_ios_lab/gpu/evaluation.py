@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tvm_ios_lab.gpu.agenda import Place, Step, Work
 from tvm_ios_lab.gpu.jobs import Job
-from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+from tvm_ios_lab.gpu.ledger import Ledger, Outcome
+from tvm_ios_lab.harness.ledger import Status
 
 __all__ = ["Forecast", "run_steps"]
 

@@ -13,7 +13,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status
+from tvm_ios_lab.gpu.ledger import Ledger, Outcome
+from tvm_ios_lab.harness.ledger import Status
 from tvm_ios_lab.places import ROOT, python_path
 
 __all__ = ["Job", "child_environment", "die_with_parent"]

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.errors import ArtifactError
 from tvm_ios_lab.gpu.agenda import Step
+from tvm_ios_lab.harness.ledger import Status, read_noun, write_noun
 
-__all__ = ["Ledger", "Outcome", "Status", "write_whole"]
-
-
-class Status(StrEnum):
-    """How a step ended."""
-
-    DONE = "done"
-    SKIPPED = "skipped"
-    """It cannot be done here; the reason says why."""
-    FAILED = "failed"
-    CUT = "cut"
-    """The budget ended it; the next call goes on."""
+__all__ = ["Ledger", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +40,8 @@ class Ledger:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def outcome(self, step: str) -> Outcome | None:
-        """What came of a step; None where it never ended.
-
-        Raises
-        ------
-        ArtifactError
-            If its file is damaged.
-        """
-        path = self.path(step)
-        if not path.exists():
-            return None
-        try:
-            record = json.loads(path.read_text())
-            return Outcome(**{**record, "status": Status(record["status"])})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ArtifactError(
-                f"{path} is damaged: {error}; delete it to do the step again"
-            ) from error
+        """Outcome of a step; None where it never ended."""
+        return read_noun(Outcome, self.path(step), remedy="delete it to do the step again")
 
     def data(self, step: str) -> Mapping[str, Any]:
         """What a step left for later ones; empty where it was not done."""
@@ -128,7 +99,7 @@ class Ledger:
 
     def write(self, outcome: Outcome) -> None:
         """Keep an outcome."""
-        write_whole(self.path(outcome.step), json.dumps(asdict(outcome), indent=1) + "\n")
+        write_noun(self.path(outcome.step), outcome)
 
     def forget(self, step: str) -> None:
         """Let a step be done again."""
@@ -145,15 +116,3 @@ class Ledger:
     def traceback(self, step: str) -> Path:
         """Where it failed."""
         return self.folder / f"{step}.error.txt"
-
-
-def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    data = text.encode() if isinstance(text, str) else text
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

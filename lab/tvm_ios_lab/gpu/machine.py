@@ -13,14 +13,14 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
 from tvm_ios.host import describe_gpu, processor_name
 from tvm_ios.host.machine import package_version
-from tvm_ios_lab.gpu.ledger import write_whole
+from tvm_ios_lab.harness.ledger import write_noun
 
 __all__ = ["Machine", "find_machine", "main"]
 
@@ -60,7 +60,7 @@ class Machine:
                     f"{folder} has results of {before.device}, and this is {self.device}; "
                     "give another --output"
                 )
-        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_noun(path, self)
 
     @classmethod
     def read(cls, folder: Path) -> Machine:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios_lab.gpu.agenda import Case, Step, agenda
-from tvm_ios_lab.gpu.ledger import write_whole
+from tvm_ios_lab.harness.ledger import write_noun
 
 __all__ = ["MAIN_NETWORKS", "NETWORKS", "Settings"]
 
@@ -99,7 +99,7 @@ class Settings:
                         f"{folder} was begun with {name}={old!r}, and this call has {new!r}; "
                         "give the same, or another --output"
                     )
-        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_noun(path, self)
 
     @classmethod
     def read(cls, folder: Path) -> Settings:

@@ -9,11 +9,12 @@ from statistics import geometric_mean
 from tvm_ios.report.table import Table
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.gpu.agenda import Kernels, Step, Work
-from tvm_ios_lab.gpu.ledger import Ledger, Status
+from tvm_ios_lab.gpu.ledger import Ledger
 from tvm_ios_lab.gpu.machine import Machine
 from tvm_ios_lab.gpu.names import GREEDY, IOS, PEERS, SCHEDULES, SEQUENTIAL, STREAMS
 from tvm_ios_lab.gpu.results import Result, goals, results
 from tvm_ios_lab.gpu.settings import MAIN_NETWORKS, Settings
+from tvm_ios_lab.harness.ledger import Status
 
 __all__ = ["report"]
 

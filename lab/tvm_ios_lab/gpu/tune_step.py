@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import TuningError
+from tvm_ios.support.whole_file import write_text
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.tuned_kernels import merged_modules
 from tvm_ios_lab.gpu.agenda import Kernels, Step
 from tvm_ios_lab.gpu.device_code import kept_device_code
-from tvm_ios_lab.gpu.ledger import write_whole
 from tvm_ios_lab.gpu.workplace import SkippedError, UnfinishedError, Workplace
 
 __all__ = ["tune"]
@@ -42,7 +42,7 @@ def tune(place: Workplace, step: Step) -> dict[str, Any]:
         text, whole = _passes(place, step, seconds)
         whole = whole or seconds == wanted_s
     seconds = before_s + time.monotonic() - begin
-    write_whole(spent, f"{seconds}\n")
+    write_text(spent, f"{seconds}\n")
     if not whole:
         raise UnfinishedError(f"{seconds:.0f} of {place.settings.tune_s:.0f} s of tuning are spent")
     tried, ran = _candidates(log)

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.gpu import compare_steps, cpu_steps, search_step, tune_step
 from tvm_ios_lab.gpu.agenda import Step, Work
 from tvm_ios_lab.gpu.jobs import die_with_parent
-from tvm_ios_lab.gpu.ledger import Ledger, Outcome, Status, write_whole
+from tvm_ios_lab.gpu.ledger import Ledger, Outcome
 from tvm_ios_lab.gpu.settings import Settings
 from tvm_ios_lab.gpu.workplace import SkippedError, UnfinishedError, Workplace
+from tvm_ios_lab.harness.ledger import Status
 
 __all__ = ["main"]
 
@@ -56,7 +58,7 @@ def _done(place: Workplace, step: Step) -> tuple[Status, str, dict[str, Any]]:
         return Status.CUT, str(why), {}
     except Exception as error:  # noqa: BLE001 - one step must not end the others
         path = Ledger(place.folder).traceback(step.name)
-        write_whole(path, traceback.format_exc())
+        write_text(path, traceback.format_exc())
         lines = str(error).strip().splitlines() or [""]
         return Status.FAILED, f"{type(error).__name__}: {lines[-1][:300]} ({path})", {}
 

@@ -14,10 +14,9 @@ from typing import Any
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.host.machine import package_version, version_facts
-from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.support.json_nouns import noun_from, noun_record
-from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
-from tvm_ios.support.whole_file import write_text
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
+from tvm_ios_lab.harness.ledger import Status, read_noun
 from tvm_ios_lab.harness.protocol import Experiment, Outcome, cell_title
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "read_record",
     "record_path",
     "versions_here",
-    "write_record",
 ]
 
 RECORD_VERSION = 1
@@ -41,7 +39,7 @@ class CellRecord:
     experiment: str
     cell: Mapping[str, Any]
     """Fields of the cell."""
-    status: CellStatus
+    status: Status
     message: str
     """Why it failed."""
     seconds: float
@@ -75,19 +73,7 @@ def read_record(path: Path) -> CellRecord | None:
     ArtifactError
         If it cannot be read; the message names the file.
     """
-    try:
-        stored = parse_json(path.read_text(encoding="utf-8"), "the record")
-        stored.field("version").whole(RECORD_VERSION, RECORD_VERSION)
-        return noun_from(CellRecord, stored, whole=True)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError, UnreadableValueError) as error:
-        raise ArtifactError(f"{path}: {error}; {_REMEDY}") from error
-
-
-def write_record(path: Path, record: CellRecord) -> None:
-    """Keep a record; readers find all of it or nothing."""
-    write_text(path, json.dumps(noun_record(CellRecord, record), indent=1) + "\n")
+    return read_noun(CellRecord, path, remedy=_REMEDY, version=RECORD_VERSION)
 
 
 def outcome_of(
@@ -106,7 +92,7 @@ def outcome_of(
         If the record is of another version of the experiment.
     """
     found = None
-    if record.status is CellStatus.DONE:
+    if record.status is Status.DONE:
         stored = StoredValue(record.found, "found")
         try:
             # Not whole: cells from before an experiment kept a field have its default.

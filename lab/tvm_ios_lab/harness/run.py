@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
 from tvm_ios.host.machine import machine_facts, source_commit
-from tvm_ios.jobs.ledger import CellStatus, CellStep, only_one, run_missing
+from tvm_ios.jobs.ledger import CellStep, only_one
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
 from tvm_ios.support.json_nouns import noun_record
@@ -25,8 +25,8 @@ from tvm_ios_lab.harness.cell_record import (
     read_record,
     record_path,
     versions_here,
-    write_record,
 )
+from tvm_ios_lab.harness.ledger import Status, run_missing, write_noun
 from tvm_ios_lab.harness.protocol import (
     Bench,
     Experiment,
@@ -173,8 +173,8 @@ def run_experiment(
             cells,
             read=lambda cell: read_record(place(cell)),
             run=partial(_measure, experiment, replace(bench, folder=folder), command),
-            write=lambda cell, record: write_record(place(cell), record),
-            again=lambda record: retry and record.status is CellStatus.FAILED,
+            write=lambda cell, record: write_noun(place(cell), record),
+            again=lambda record: retry and record.status is Status.FAILED,
             listener=listener,
             go_on=go_on or command,
         )
@@ -200,7 +200,7 @@ def _measure(experiment: Experiment[Any, Any], bench: Bench, command: str, cell:
     return CellRecord(
         experiment=experiment.name,
         cell=noun_record(type(cell), cell),
-        status=CellStatus.FAILED if found is None else CellStatus.DONE,
+        status=Status.FAILED if found is None else Status.DONE,
         message=message,
         seconds=time.monotonic() - begin,
         time_budget_s=bench.time_budget if getattr(cell, "run", None) else None,
