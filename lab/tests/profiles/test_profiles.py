@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 
@@ -21,8 +23,9 @@ def profile(**changes):
             OperatorTime(name=name, code=code, kind=kind_of(code), us=us)
             for name, (code, us) in codes.items()
         ),
-        "processor": "a processor",
-        "versions": (("tvm-ios", "0.1"),),
+        "machine": {"processor": "a processor"},
+        "versions": {"tvm-ios": "0.1"},
+        "taken_at": "2026-01-01T00:00:00+00:00",
         "command": "python",
     }
     return Profile(**values | changes)
@@ -86,6 +89,18 @@ def test_profiles_are_stored_and_make_a_table(tmp_path):
     assert text.endswith("after\n")
     assert "openvino" in text
     assert "old" not in text
+
+
+def test_a_profile_from_before_it_named_a_machine_is_read(tmp_path):
+    from tvm_ios_lab.profiles.profile import read_profiles
+
+    profile().write(tmp_path)
+    (path,) = tmp_path.iterdir()
+    stored = json.loads(path.read_text())
+    for name in ("machine", "taken_at", "commit"):
+        del stored[name]
+    path.write_text(json.dumps(stored | {"versions": [["tvm-ios", "0.1"]]}))
+    assert read_profiles(tmp_path) == [profile(taken_at="")]
 
 
 def test_what_sharing_costs_is_told_operator_by_operator(tmp_path):

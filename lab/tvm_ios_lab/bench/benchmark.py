@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.races.stock_contestants import STOCK_ALL, STOCK_LANES, STOCK_ONE
 from tvm_ios.errors import ArtifactError, OptionError
-from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.models import by_name
@@ -254,15 +252,12 @@ def benchmark_record(
 ) -> BenchmarkRecord:
     """The record of a network that this command has measured on this machine, just now."""
     batch_size = settings.batch_size
-    return BenchmarkRecord(
+    return BenchmarkRecord.here(
+        shlex.join(["tvm-ios", *sys.argv[1:]]),
         network=name,
         batch_size=_first_extent(built) if batch_size is None else batch_size,
         target=str(built.prepared.target),
         lanes=settings.lanes,
-        command=shlex.join(["tvm-ios", *sys.argv[1:]]),
-        machine=machine_facts(),
-        versions=version_facts(),
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts={key: str(value) for key, value in facts.items()},
         notes=notes,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+from tvm_ios_lab.measurement import Measurement, text_fields
 
 __all__ = ["RECORD_VERSION", "BenchmarkRecord"]
 
@@ -16,22 +17,14 @@ RECORD_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkRecord:
-    """A benchmark result with all that a document has to name: machine, versions, command, …."""
+class BenchmarkRecord(Measurement):
+    """Benchmark result with all that a document has to name: machine, versions, command, …."""
 
     network: str
     batch_size: int
     target: str
     """TVM target of the kernels."""
     lanes: int
-    command: str
-    """Command that makes this record."""
-    machine: Mapping[str, str]
-    """Facts of the machine: processor, cores, memory, kernel, …."""
-    versions: Mapping[str, str]
-    """Versions of tvm-ios, TVM, LLVM, Python, …."""
-    taken_at: str
-    """Time of the measurement, ISO 8601, in UTC."""
     comparison: Comparison
     facts: Mapping[str, str] = field(default_factory=dict)
     """Further facts by name: stages, prices, seconds by phase."""
@@ -46,10 +39,7 @@ class BenchmarkRecord:
                 "batch_size": self.batch_size,
                 "target": self.target,
                 "lanes": self.lanes,
-                "command": self.command,
-                "machine": dict(self.machine),
-                "versions": dict(self.versions),
-                "taken_at": self.taken_at,
+                **self.origin(),
                 "facts": dict(self.facts),
                 "notes": list(self.notes),
                 "median_ns": {
@@ -82,11 +72,8 @@ class BenchmarkRecord:
                 batch_size=data.field("batch_size").whole(),
                 target=data.field("target").text(),
                 lanes=data.field("lanes").whole(),
-                command=data.field("command").text(),
-                machine=_texts(data.field("machine")),
-                versions=_texts(data.field("versions")),
-                taken_at=data.field("taken_at").text(),
-                facts=_texts(data.field("facts")),
+                **cls.read_origin(data),
+                facts=text_fields(data.field("facts")),
                 notes=data.field("notes").texts(),
                 comparison=Comparison.from_record(data.field("comparison")),
             )
@@ -95,7 +82,3 @@ class BenchmarkRecord:
                 f"not a benchmark record: {error}; expected the JSON that BenchmarkRecord.to_json "
                 "writes"
             ) from error
-
-
-def _texts(data: StoredValue) -> dict[str, str]:
-    return {name: value.text() for name, value in data.fields().items()}

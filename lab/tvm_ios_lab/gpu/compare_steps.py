@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -226,15 +225,14 @@ def _record(
 ) -> BenchmarkRecord:
     machine = place.machine
     torch_versions = place.ledger.data(f"{step.case.name}.torch").get("versions", {})
-    return BenchmarkRecord(
+    return BenchmarkRecord.here(
+        f"python lab/gpu.py --output {place.folder.name}",
         network=step.case.network,
         batch_size=step.case.batch_size,
         target=machine.target,
         lanes=place.settings.streams,
-        command=f"python lab/gpu.py --output {place.folder.name}",
         machine=machine.facts,
         versions={**machine.versions, **torch_versions},
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts=dict(_facts(place, step)),
         notes=(*notes, *comparison.notes),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
 from tvm_ios.host import describe_gpu, processor_name
-from tvm_ios.host.machine import package_version
+from tvm_ios.host.machine import version_facts
 from tvm_ios_lab.harness.ledger import write_noun
 
 __all__ = ["Machine", "find_machine", "main"]
@@ -117,8 +117,7 @@ def find_machine() -> Machine:
 def _versions() -> dict[str, str]:
     import tvm  # noqa: PLC0415 - takes seconds, and may be missing
 
-    found = {"tvm-ios": package_version(), "python": platform.python_version()}
-    found["tvm"] = str(tvm.__version__)
+    found = version_facts()
     found["tvm's CUDA"] = str(tvm.support.libinfo().get("CUDA_VERSION", "unknown"))
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -15,7 +15,7 @@ from tvm_ios.report import draw_schedule
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.support.whole_file import write_text
+from tvm_ios.support.whole_file import write_bytes
 from tvm_ios_lab.bench.evaluation import IOS, search_all
 from tvm_ios_lab.gpu.agenda import Step
 from tvm_ios_lab.gpu.device_code import kept_device_code
@@ -59,7 +59,7 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
             found, stage_prices_ns = search_all(prices, clock, TimeBudget(_LONGEST_S))
         for who, schedule in found.schedules.items():
             text = schedule.to_json() + "\n"
-            write_text(place.schedule(step.case, kernels, who), text)
+            write_bytes(place.schedule(step.case, kernels, who), text.encode())
         notes = [
             *found.notes,
             *prices.notes,

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.host.machine import package_version, version_facts
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 from tvm_ios_lab.harness.ledger import Status, read_noun
 from tvm_ios_lab.harness.protocol import Experiment, Outcome, cell_title
+from tvm_ios_lab.measurement import Measurement
 
 __all__ = [
     "CellRecord",
     "outcome_of",
     "read_record",
     "record_path",
-    "versions_here",
 ]
 
 RECORD_VERSION = 1
@@ -32,8 +29,8 @@ _REMEDY = "delete that file, and the cell is measured again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellRecord:
-    """Everything a number of a table has to name, with the raw samples."""
+class CellRecord(Measurement):
+    """Cell that is over: everything a number of a table has to name, with the raw samples."""
 
     version: int = RECORD_VERSION
     experiment: str
@@ -46,13 +43,6 @@ class CellRecord:
     """What the cell took."""
     time_budget_s: float | None
     """For building and searching its network; None where nothing was measured, and of old cells."""
-    taken_at: str
-    """ISO 8601, in UTC."""
-    commit: str
-    """Of this package; empty where it is not known."""
-    command: str
-    machine: Mapping[str, str]
-    versions: Mapping[str, str]
     found: Any
     """Fields of what was found; None where the cell failed."""
 
@@ -104,12 +94,5 @@ def outcome_of(
         found=found,
         why=record.message,
         taken_at=record.taken_at,
-        machine=record.machine.get("processor", ""),
+        machine=record.processor,
     )
-
-
-def versions_here() -> dict[str, str]:
-    """Versions of what runs; without TVM where nothing has loaded it."""
-    if "tvm" in sys.modules:
-        return version_facts()
-    return {"tvm-ios": package_version(), "python": platform.python_version()}

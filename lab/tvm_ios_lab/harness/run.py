@@ -6,13 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError, HostError, TvmIosError
-from tvm_ios.host.machine import machine_facts, source_commit
 from tvm_ios.jobs.ledger import CellStep, only_one
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.table import Table
@@ -24,7 +22,6 @@ from tvm_ios_lab.harness.cell_record import (
     outcome_of,
     read_record,
     record_path,
-    versions_here,
 )
 from tvm_ios_lab.harness.ledger import Status, run_missing, write_noun
 from tvm_ios_lab.harness.protocol import (
@@ -34,6 +31,7 @@ from tvm_ios_lab.harness.protocol import (
     Settings,
     cell_title,
 )
+from tvm_ios_lab.measurement import now_text
 
 __all__ = ["ExperimentRun", "forget_cells", "run_experiment"]
 
@@ -191,13 +189,14 @@ def run_experiment(
 def _measure(experiment: Experiment[Any, Any], bench: Bench, command: str, cell: Any) -> CellRecord:
     """Measure a cell; it fails where the experiment refuses it."""
     found, message = None, ""
-    taken_at = datetime.now(UTC).isoformat(timespec="seconds")
+    taken_at = now_text()
     begin = time.monotonic()
     try:
         found = experiment.measure(cell, bench)
     except TvmIosError as error:
         message = str(error)
-    return CellRecord(
+    return CellRecord.here(
+        command,
         experiment=experiment.name,
         cell=noun_record(type(cell), cell),
         status=Status.FAILED if found is None else Status.DONE,
@@ -205,10 +204,6 @@ def _measure(experiment: Experiment[Any, Any], bench: Bench, command: str, cell:
         seconds=time.monotonic() - begin,
         time_budget_s=bench.time_budget if getattr(cell, "run", None) else None,
         taken_at=taken_at,
-        commit=source_commit(),
-        command=command,
-        machine=machine_facts(),
-        versions=versions_here(),
         found=None if found is None else noun_record(experiment.found_kind, found),
     )
 

@@ -19,7 +19,6 @@ import json
 import os
 import random
 import re
-import shlex
 import shutil
 import signal
 import statistics
@@ -34,7 +33,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.timeline import timeline_json
 from tvm_ios.support.cache_folder import cache_directory
@@ -42,6 +40,7 @@ from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.jobs.pairs import judge, take_pairs
 from tvm_ios_lab.jobs.runs import NETWORKS, Way, runs_of
 from tvm_ios_lab.jobs.trace import distortion, hardware_use
+from tvm_ios_lab.measurement import Measurement, now_text, program_command
 from tvm_ios_lab.places import RESULTS
 
 FOLDER = RESULTS / "jobs"
@@ -85,9 +84,10 @@ def _record(options: argparse.Namespace) -> dict[str, Any]:
         raise SystemExit(
             f"{options.out} was made with other settings; move it away, or name another --out"
         )
+    taken = Measurement.here(program_command("tvm_ios_lab.jobs.comparison"))
     return {
-        "command": shlex.join(("python", "-m", "tvm_ios_lab.jobs.comparison", *sys.argv[1:])),
-        "processor": processor_name(),
+        **taken.origin(),
+        "processor": taken.processor,
         "cores": len(os.sched_getaffinity(0)),
         "settings": settings,
         "pieces": {},
@@ -149,7 +149,7 @@ def _tuned(
         write_text(options.out.parent / "slack_timeline.json", text + "\n")
     use = hardware_use(spans, len(cores))
     return {
-        "taken_at": time.strftime("%Y-%m-%d"),
+        "taken_at": now_text(),
         "order": list(networks),
         "seconds": seconds,
         "hardware_s": seconds * len(cores),

@@ -14,15 +14,12 @@ import argparse
 import asyncio
 import json
 import os
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.commands import Command
 from tvm_ios.jobs.core.events import Event
 from tvm_ios.jobs.core.limits import Limits
@@ -34,6 +31,7 @@ from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.state_folder import StateFolder
 from tvm_ios_lab.jobs.simulation.mock_job import batched_job
 from tvm_ios_lab.jobs.simulation.mock_work import MockWork, stage_begins
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
 TABLE = RESULTS / "jobs" / "latency.json"
@@ -101,11 +99,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--batches", type=int, default=20)
     arguments = parser.parse_args()
+    taken = Measurement.here(program_command("tvm_ios_lab.jobs.latency"))
     found = {
-        "command": shlex.join(("python", "-m", "tvm_ios_lab.jobs.latency", *sys.argv[1:])),
-        "processor": processor_name(),
+        **taken.origin(),
+        "processor": taken.processor,
         "cores": len(os.sched_getaffinity(0)),
-        "taken_at": time.strftime("%Y-%m-%d"),
         "workers that sleep": _measured(arguments.jobs, arguments.batches, burns=False),
         "workers that compute": _measured(arguments.jobs, arguments.batches, burns=True),
     }

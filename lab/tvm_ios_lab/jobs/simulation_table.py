@@ -16,11 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.host import processor_name
 from tvm_ios.jobs.core.limits import Limits
 from tvm_ios.jobs.core.policies import PolicyName, policy_named
 from tvm_ios.jobs.core.scheduler import Scheduler
 from tvm_ios_lab.jobs.simulation.scenarios import SCENARIOS, Knowledge, Scenario, compare
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
 TABLE = RESULTS / "jobs" / "simulation.json"
@@ -72,14 +72,15 @@ def cost(scenario: Scenario, policy: PolicyName) -> dict[str, Any]:
     for now, event in run.journal:
         scheduler.handle(event, now)
     seconds = time.process_time() - begin
+    taken = Measurement.here(program_command("tvm_ios_lab.jobs.simulation_table"))
     return {
+        **taken.origin(),
         "policy": policy.value,
         "events": outcome.events,
         "events_a_second": round(outcome.events / outcome.makespan_s, 2),
         "us_an_event": round(seconds / outcome.events * 1e6, 1),
         "share_of_a_core": round(seconds / outcome.makespan_s, 6),
-        "processor": processor_name(),
-        "taken_at": time.strftime("%Y-%m-%d"),
+        "processor": taken.processor,
     }
 
 

@@ -11,8 +11,6 @@ Sequential order, greedy and IOS on these kernels are exported, whichever ``tune
 from __future__ import annotations
 
 import argparse
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +21,9 @@ from typing import Any, Self
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
-from tvm_ios.host.machine import package_version
+from tvm_ios.host.machine import version_facts
 from tvm_ios.support.terminal import StderrProgress
+from tvm_ios_lab.measurement import program_command
 from tvm_ios_lab.peers.build import Build, Kernels, forget_kernels, kernels_of, write_kernels
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import Network
@@ -118,7 +117,7 @@ def build_kernels(
         builds=tuple(builds),
         configuration=recipe.text,
         target=str(raced.kept.kernels.staged.target),
-        command=shlex.join(["python", "-m", "tvm_ios_lab.peers.ours", *sys.argv[1:]]),
+        command=program_command("tvm_ios_lab.peers.ours"),
         versions=tuple(_versions().items()),
         seconds=round(time.perf_counter() - begin, 1),
         report=report.as_text(),
@@ -208,14 +207,8 @@ def _is_done(recipe: Recipe, folder: Path, lanes: int) -> bool:
 
 
 def _versions() -> Mapping[str, str]:
-    import tvm  # noqa: PLC0415 - after the process was prepared for it
-
-    return {
-        "tvm-ios": package_version(),
-        "tvm": tvm.__version__,
-        "llvm": str(tvm.support.libinfo().get("LLVM_VERSION", "unknown")),
-        "tvm-ios python": platform.python_version(),
-    }
+    versions = version_facts()
+    return {"tvm-ios python": versions.pop("python"), **versions}
 
 
 if __name__ == "__main__":

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
-import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib import metadata
 
-from tvm_ios.host.machine import machine_facts
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios_lab.bench.records import BenchmarkRecord
+from tvm_ios_lab.measurement import program_command, versions_here
 from tvm_ios_lab.peers.build import Kernels
 from tvm_ios_lab.peers.network import TOLERANCE, Case
 from tvm_ios_lab.peers.peak import Peak, floor_ns
@@ -67,19 +63,17 @@ def peer_record(
         **{f"load s of {who.name}": f"{found.seconds:.1f}" for who, found in prepared.items()},
         **_our_facts(prepared, kernels),
     }
-    return BenchmarkRecord(
+    return BenchmarkRecord.here(
+        program_command("tvm_ios_lab.peers.measure"),
+        versions={
+            **_package_versions(),
+            **versions_here(),
+            **{name: version for each in kernels for name, version in each.versions},
+        },
         network=case.network.name,
         batch_size=case.network.batch_size,
         target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
         lanes=max(who.threads for who in prepared),
-        command=shlex.join(["python", "-m", "tvm_ios_lab.peers.measure", *sys.argv[1:]]),
-        machine=machine_facts(),
-        versions={
-            **_versions(),
-            "python": platform.python_version(),
-            **{name: version for each in kernels for name, version in each.versions},
-        },
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         facts=facts,
         notes=(*notes, *comparison.notes),
@@ -107,8 +101,8 @@ def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[st
     }
 
 
-def _versions() -> dict[str, str]:
-    """Of the packages that are here; where only ours run, peers need not be."""
+def _package_versions() -> dict[str, str]:
+    """Versions of the peers' packages that are here; where only ours run, none has to be."""
     found = {}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

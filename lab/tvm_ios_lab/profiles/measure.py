@@ -12,13 +12,12 @@ the peers.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tvm_ios.errors import TvmIosError
-from tvm_ios.host import processor_name
+from tvm_ios_lab.measurement import program_command
 from tvm_ios_lab.peers.network import read_case
 from tvm_ios_lab.peers.subject import Subject, add_subject_options
 from tvm_ios_lab.profiles.profile import Profile
@@ -75,7 +74,8 @@ def _profile(subject: Subject, who: str, options: argparse.Namespace) -> Profile
         build=options.build,
     )
     told = PROFILERS[who](asked)
-    return Profile(
+    return Profile.here(
+        program_command("tvm_ios_lab.profiles.measure"),
         network=subject.network,
         batch_size=subject.batch_size,
         who=options.name if who == "ours" else who,
@@ -84,9 +84,7 @@ def _profile(subject: Subject, who: str, options: argparse.Namespace) -> Profile
         run_us=round(told.run_us, 3),
         reorder_us=round(told.reorder_us, 3),
         operators=told.operators,
-        processor=processor_name(),
-        versions=(told.version,),
-        command=shlex.join(["python", "-m", "tvm_ios_lab.profiles.measure", *sys.argv[1:]]),
+        versions=dict([told.version]),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tvm_ios_lab.measurement import Measurement
 from tvm_ios_lab.peers.errors import PeerError
 
 __all__ = ["Kind", "OperatorTime", "Profile", "kind_of", "read_profiles"]
@@ -65,8 +66,8 @@ class OperatorTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What a contestant's profiler says of a network, in runs of its own."""
+class Profile(Measurement):
+    """Times of a network's operators by a contestant's profiler, in runs of its own."""
 
     network: str
     batch_size: int
@@ -79,9 +80,6 @@ class Profile:
     """Microseconds in reorders inside of calls of a library, which count with the operators, too;
     0 where the profiler does not tell."""
     operators: tuple[OperatorTime, ...]
-    processor: str
-    versions: tuple[tuple[str, str], ...]
-    command: str
 
     def kind_us(self, kind: Kind) -> float:
         """Microseconds in all operators of a kind."""
@@ -116,7 +114,9 @@ class Profile:
     def write(self, folder: Path) -> None:
         """Write it into a folder of profiles, in place of an earlier one."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.path(folder).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        self.path(folder).write_text(
+            json.dumps(asdict(self) | {"processor": self.processor}, indent=1) + "\n"
+        )
 
 
 def kind_of(code: str) -> Kind:
@@ -158,8 +158,10 @@ def _read(path: Path) -> Profile:
         operators = tuple(
             OperatorTime(**{**each, "kind": Kind(each["kind"])}) for each in data["operators"]
         )
-        versions = tuple((name, version) for name, version in data["versions"])
-        return Profile(**{**data, "operators": operators, "versions": versions})
+        # Profiles of before were of a processor only, at no time.
+        earlier = {"machine": {"processor": data.pop("processor")}, "taken_at": ""}
+        versions = dict(data["versions"])
+        return Profile(**earlier | data | {"operators": operators, "versions": versions})
     except (KeyError, TypeError, ValueError) as error:
         again = "remove it, or measure again: python -m tvm_ios_lab.profiles.measure"
         raise PeerError(f"{path} is no profile: {error}; {again}") from error

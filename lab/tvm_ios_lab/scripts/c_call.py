@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
 HERE = Path(__file__).parent
@@ -48,8 +49,6 @@ def _export(file: Path) -> None:
 
 def main() -> None:
     """Build, measure, write and print."""
-    from tvm_ios.host.machine import machine_facts, version_facts  # noqa: PLC0415
-
     command = (sys.executable, "-m", "tvm_ios", "c-api")
     rows: dict[int, list[list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -64,9 +63,7 @@ def main() -> None:
             lines = _said(program, model, str(lanes), str(ROUNDS), str(RUNS), **libraries)
             rows[lanes] = [[float(ns) for ns in line.split()] for line in lines.splitlines()]
     record = {
-        "command": "python -m tvm_ios_lab.scripts.c_call",
-        "machine": machine_facts(),
-        "versions": version_facts(),
+        **Measurement.here(program_command("tvm_ios_lab.scripts.c_call")).origin(),
         "runs_a_round": RUNS,
         "rounds": [{"lanes": n, "ns_of_a_run": ["loop", "calls"], "rows": rows[n]} for n in rows],
     }

@@ -19,6 +19,7 @@ from typing import Any
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.report.table import Table
 from tvm_ios_lab.harness.agreement import Agreement, mean_error
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
 FILE = RESULTS / "cpu_model.json"
@@ -51,13 +52,10 @@ def main() -> None:
 
 
 def _races(rounds: int) -> dict[str, Any]:
-    from datetime import UTC, datetime  # noqa: PLC0415
-
     from tvm_ios.compile.built_model import build_model  # noqa: PLC0415
     from tvm_ios.compile.lower import lower_schedule  # noqa: PLC0415
     from tvm_ios.devices.local import LocalCpu  # noqa: PLC0415
     from tvm_ios.host import host_target  # noqa: PLC0415
-    from tvm_ios.host.machine import machine_facts, version_facts  # noqa: PLC0415
     from tvm_ios.measure.compare import CompareOptions  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
     from tvm_ios.profile.race import race  # noqa: PLC0415
@@ -85,10 +83,7 @@ def _races(rounds: int) -> dict[str, Any]:
                 }
             )
     return {
-        "command": f"python -m tvm_ios_lab.scripts.cpu_model --measure --rounds {rounds}",
-        "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine_facts(),
-        "versions": version_facts(),
+        **Measurement.here(program_command("tvm_ios_lab.scripts.cpu_model")).origin(),
         "peak_gflops_of_each_core": peak.of_each_core,
         "races": races,
     }

@@ -18,12 +18,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
-from tvm_ios.host import processor_name
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS, ROOT
 
 FOLDER = RESULTS / "tune_time"
@@ -103,12 +102,12 @@ def main() -> None:
                 f"({min(values):.2f} to {max(values):.2f} in {len(values)} rounds)",
                 flush=True,
             )
+        taken = Measurement.here(program_command("tvm_ios_lab.scripts.tune_time"))
         record = {
-            "command": f"python -m tvm_ios_lab.scripts.tune_time {' '.join(sys.argv[1:])}",
+            **taken.origin(),
             "commits": {name: _commit(folder) for name, folder in checkouts.items()},
-            "processor": processor_name(),
+            "processor": taken.processor,
             "cores": len(os.sched_getaffinity(0)),
-            "taken_at": time.strftime("%Y-%m-%d"),
             "related": arguments.related,
             "times_as_fast": ratios,
             "rounds": rounds,
