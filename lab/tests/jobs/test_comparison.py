@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.jobs_file import read_jobs_file
+from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.support.stage_gate import StageKind, StageNeed
-from tvm_ios_lab.jobs.comparison import pairs_name, races_name, run_name, table
+from tvm_ios_lab.jobs.comparison import (
+    pairs_name,
+    race_lines,
+    raced,
+    races_name,
+    run_name,
+    table,
+)
 from tvm_ios_lab.jobs.pairs import Pair, judge
 from tvm_ios_lab.jobs.runs import Way, runs_of
 from tvm_ios_lab.jobs.trace import covered_s, distortion, hardware_use
@@ -115,6 +125,38 @@ def test_the_table_shows_medians_over_seeds():
     assert unscheduled == (
         "| `unscheduled` | 1 | 100 | 2.00 | 1.25 | 200, 150 of them busy | 80% of 50 |  |  |"
     )
+
+
+def test_the_table_reads_the_lines_of_a_race():
+    rounds = tuple(
+        CompareRound(run_ns=(9e6, 6e6 if i else None), ping_pong_ns=50.4, slow=not i)
+        for i in range(9)
+    )
+    race = Comparison(
+        names=("sequential", "slack"), rounds=rounds, confidence=0.95, notes=("it was busy",)
+    )
+    lines = race_lines(race)
+    assert lines[:4] == [
+        "sequential: 9.000 ms",
+        "slack: 6.000 ms",
+        "slack wins over sequential: 1.500 times as fast (1.500 to 1.500)",
+        "it was busy",
+    ]
+    assert lines[4:] == ["9.000 - ping-pong 50 slow", *["9.000 6.000 ping-pong 50"] * 8]
+    pieces = {
+        **{run_name(way, 0): run(100.0, 0) for way in (Way.SEQUENTIAL, Way.SLACK)},
+        races_name(0): {"net": lines},
+    }
+    assert [line.split("|")[-3].strip() for line in table(pieces)][2:] == ["1.00", "1.50"]
+
+
+@pytest.mark.slow(3)
+def test_compiled_models_are_raced_by_way(fork_library, tmp_path):
+    other = tmp_path / "other.so"
+    shutil.copy(fork_library, other)
+    race = raced({Way.SEQUENTIAL: fork_library, Way.SLACK: other}, 8)
+    assert race.names == ("sequential", "slack")
+    assert len(race.rounds) >= 8
 
 
 @pytest.mark.parametrize("way", Way)

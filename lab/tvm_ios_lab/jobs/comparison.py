@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,9 @@ from typing import Any
 
 from tvm_ios.jobs.core.resources import Device, DeviceKind, Machine
 from tvm_ios.jobs.timeline import timeline_json
+from tvm_ios.measure.comparison import Comparison
 from tvm_ios.support.cache_folder import cache_directory
+from tvm_ios.support.stored_value import parse_json
 from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.jobs.pairs import judge, take_pairs
 from tvm_ios_lab.jobs.runs import NETWORKS, Way, runs_of
@@ -160,7 +162,7 @@ def _tuned(
 
 
 def _races(ways: Sequence[Way], seed: int, options: argparse.Namespace) -> dict[str, list[str]]:
-    """Lines of the race of the tuned network of each way (``race_files``), a list a network.
+    """Lines of the race of the tuned network of each way, a list a network.
 
     The folders that they were tuned in are deleted.
     """
@@ -173,18 +175,35 @@ def _races(ways: Sequence[Way], seed: int, options: argparse.Namespace) -> dict[
             if network in run.networks
         }
         base = {Way.SEQUENTIAL: models.pop(Way.SEQUENTIAL)}  # the first is what others are held to
-        out = options.work / "race.txt"
-        words = [f"{way.value}={model}" for way, model in (base | models).items()]
-        command = [sys.executable, "-m", "tvm_ios_lab.jobs.race_files", *words]
-        subprocess.run(
-            [*command, "--rounds", str(options.rounds), "--out", str(out)],
-            check=True,
-            stdout=sys.stderr,
-        )
-        found[network] = out.read_text(encoding="utf-8").splitlines()[1:]
+        found[network] = race_lines(raced(base | models, options.rounds))
     for way in ways:
         shutil.rmtree(_cache(way, seed, options))
     return found
+
+
+def raced(models: Mapping[Way, Path], rounds: int) -> Comparison:
+    """Race of compiled models by ``tvm-ios bench``, in a process of its own; names are the ways."""
+    words = [*map(str, models.values()), "--rounds", str(rounds), "--json"]
+    command = [sys.executable, "-m", "tvm_ios", "bench", *words]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    race = Comparison.from_record(parse_json(done.stdout, "the race").field("compiled"))
+    return replace(race, names=tuple(way.value for way in models))
+
+
+def race_lines(race: Comparison) -> list[str]:
+    """Lines of text: medians, speedups over the first contestant, notes, and all rounds."""
+    base, *others = race.names
+    rounds = (
+        " ".join("-" if run_ns is None else f"{run_ns / 1e6:.3f}" for run_ns in row.run_ns)
+        + f" ping-pong {row.ping_pong_ns:.0f}{' slow' if row.slow else ''}"
+        for row in race.rounds
+    )
+    return [
+        *(f"{name}: {race.median_ns(name) / 1e6:.3f} ms" for name in race.names),
+        *(race.speedup(name, over=base).as_text() for name in others),
+        *race.notes,
+        *rounds,
+    ]
 
 
 def _pairs(way: Way, options: argparse.Namespace) -> dict[str, Any]:
