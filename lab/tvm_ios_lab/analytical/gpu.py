@@ -71,13 +71,7 @@ class GPU:
 
     @staticmethod
     def by_name(name: str) -> GPU:
-        """The GPU of that name; capitals, spaces and underscores do not count.
-
-        Raises
-        ------
-        OptionError
-            If there is no such GPU; the message lists the names there are.
-        """
+        """The GPU of that name; capitals, spaces and underscores do not count."""
         if isinstance(name, str):
             wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").split())
             for gpu in _GPUS:

@@ -94,13 +94,7 @@ def operator_work(operator: Operator) -> tuple[KernelWork, ...]:
 def works_for(
     graph: OperatorGraph, works: Sequence[Sequence[KernelWork]] | None
 ) -> Sequence[Sequence[KernelWork]]:
-    """The kernels of every operator of a graph: those that are given, else what operators tell.
-
-    Raises
-    ------
-    CostError
-        If they are of another number of operators.
-    """
+    """The kernels of every operator of a graph: those that are given, else what operators tell."""
     if works is None:
         return [operator_work(operator) for operator in graph.operators]
     if len(works) != len(graph):
@@ -114,13 +108,7 @@ def works_for(
 def merge_members(
     graph: OperatorGraph, works: Sequence[Sequence[KernelWork]], members: Sequence[int]
 ) -> tuple[list[Convolution], list[KernelWork]]:
-    """The convolutions of a merge, and the kernel of each that is its product.
-
-    Raises
-    ------
-    CostError
-        If an operator is no convolution, or has no kernel.
-    """
+    """The convolutions of a merge, and the kernel of each that is its product."""
     convolutions = []
     for index in members:
         operator = graph.operators[index]

@@ -33,11 +33,6 @@ class AnalyticalGpuCost:
     works
         Kernels of every operator of the graph, by operator index, where they are known better than
         the operators themselves tell (see :func:`~tvm_ios_lab.analytical.gpu_work.recorded_work`).
-
-    Raises
-    ------
-    OptionError
-        If there is no GPU of that name.
     """
 
     def __init__(

@@ -82,12 +82,6 @@ def measure_models(
         Networks of :mod:`tvm_ios.models`, and files in Relay or ONNX.
     say
         Told of every result.
-
-    Raises
-    ------
-    ModelError, OptionError
-        If there is no such network or file, it cannot have the batch size, or two would have one
-        record; before any work.
     """
     folder = settings.folder
     if folder is not None:
@@ -131,13 +125,7 @@ def _source(name: str, batch_size: int | None) -> Callable[[], tuple[Any, Any]]:
 
 
 def write_table(folder: Path, readme: Path) -> None:
-    """Put the table of all records between the two markers of a Markdown file.
-
-    Raises
-    ------
-    ArtifactError
-        If there is no record, or the file has no markers.
-    """
+    """Put the table of all records between the two markers of a Markdown file."""
     records = [read_record(path) for path in sorted(folder.glob(RECORDS))]
     if not records:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench` first")
@@ -153,13 +141,7 @@ def write_between(readme: Path, table: Table, markers: tuple[str, str] = MARKERS
 
 
 def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str, str]:
-    """What stands before and after the table of a Markdown file; nothing if there is no file.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be read, or has no markers.
-    """
+    """What stands before and after the table of a Markdown file; nothing if there is no file."""
     try:
         text = readme.read_text() if readme.exists() else "\n".join([*markers, ""])
     except OSError as error:
@@ -175,13 +157,7 @@ def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str,
 
 
 def read_record(path: Path) -> BenchmarkRecord:
-    """A stored record; an error names its file.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be read.
-    """
+    """A stored record; an error names its file."""
     try:
         return BenchmarkRecord.from_json(path.read_text())
     except (OSError, ArtifactError) as error:

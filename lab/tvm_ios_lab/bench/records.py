@@ -52,13 +52,7 @@ class BenchmarkRecord(Measurement):
 
     @classmethod
     def from_json(cls, text: str) -> BenchmarkRecord:
-        """Record in the JSON of :meth:`to_json`; medians are computed anew from the rounds.
-
-        Raises
-        ------
-        ArtifactError
-            If the text is no JSON, of another version, or lacks a field or has one of another kind.
-        """
+        """Record in the JSON of :meth:`to_json`; medians are computed anew from the rounds."""
         try:
             data = parse_json(text, "the record")
             version = data.field("version").whole()

@@ -19,13 +19,7 @@ MARKERS = ("<!-- tuned: begin -->", "<!-- tuned: end -->")
 
 
 def write_tuned_table(folder: Path, readme: Path) -> None:
-    """Put the table of all records between two markers of a Markdown file.
-
-    Raises
-    ------
-    ArtifactError
-        If there is no record, or the file has no markers.
-    """
+    """Put the table of all records between two markers of a Markdown file."""
     found = {path: read_record(path) for path in sorted(folder.glob("*.json"))}
     if not found:
         raise ArtifactError(f"no results in {folder}; run `tvm-ios bench --tuning autotvm` first")

@@ -127,16 +127,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Solve the problem and print the answer.
-
-    Raises
-    ------
-    ProblemError
-        If the file cannot be read or is malformed.
-    OptionError
-        If a limit is negative, a GPU is unknown, there is no CPU of so many cores, or an option of
-        the GPU model comes without it.
-    """
+    """Solve the problem and print the answer."""
     _require_gpu(arguments)
     device = _device(arguments)
     options = SearchOptions(

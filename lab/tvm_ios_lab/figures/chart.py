@@ -56,13 +56,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Groups of bars, a bar for each series.
-
-    Raises
-    ------
-    OptionError
-        If a series has not one value a group.
-    """
+    """Groups of bars, a bar for each series."""
 
     title: str
     y_label: str
@@ -127,13 +121,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points that are joined by lines, one line for each series.
-
-    Raises
-    ------
-    OptionError
-        If a series has not one value a place.
-    """
+    """Points that are joined by lines, one line for each series."""
 
     title: str
     x_label: str
@@ -181,13 +169,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Numbers in rows and columns; the darker a field, the farther above the best of its row.
-
-    Raises
-    ------
-    OptionError
-        If there is not one number, or None, for each field.
-    """
+    """Numbers in rows and columns; the darker a field, the farther above the best of its row."""
 
     title: str
     row_label: str
@@ -234,13 +216,7 @@ class Matrix:
 
 
 def draw_panels(panels: Sequence[Panel], path: Path | str, *, columns: int = 1) -> None:
-    """Write a PNG of panels, each 7 by 3.5 inches, in rows.
-
-    Raises
-    ------
-    ArtifactError
-        If the picture cannot be written.
-    """
+    """Write a PNG of panels, each 7 by 3.5 inches, in rows."""
     rows, columns = -(-len(panels) // columns), min(columns, len(panels))
     figure = agg_figure((_WIDTH * columns, _HEIGHT * rows), "a chart", layout="constrained")
     import matplotlib as mpl  # noqa: PLC0415 - slow to load; agg_figure says where it is missing

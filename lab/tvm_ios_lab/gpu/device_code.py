@@ -27,13 +27,7 @@ _CALLBACK = "tvm_callback_cuda_compile"
 
 @contextmanager
 def kept_device_code(folder: Path) -> Iterator[None]:
-    """Let TVM look in a folder before it runs nvcc, or NVRTC where there is no nvcc.
-
-    Raises
-    ------
-    HostError
-        If both are missing.
-    """
+    """Let TVM look in a folder before it runs nvcc, or NVRTC where there is no nvcc."""
     usual = tvm.get_global_func(_CALLBACK)
     version, compile_ = compiler_text(), _compiler(usual)
 
@@ -53,13 +47,7 @@ def kept_device_code(folder: Path) -> Iterator[None]:
 
 
 def compiler_text() -> str:
-    """What compiles device code here, with its version.
-
-    Raises
-    ------
-    HostError
-        If nothing does.
-    """
+    """What compiles device code here, with its version."""
     if shutil.which("nvcc") is None:
         nvrtc = find_nvrtc()
         if nvrtc is None:

@@ -45,13 +45,7 @@ class Machine:
     versions: Mapping[str, str]
 
     def write(self, folder: Path) -> None:
-        """Keep it; refuse a folder with results of another device.
-
-        Raises
-        ------
-        HostError
-            If results would not fit together.
-        """
+        """Keep it; refuse a folder with results of another device."""
         path = folder / "machine.json"
         if path.exists():
             before = self.read(folder)
@@ -64,13 +58,7 @@ class Machine:
 
     @classmethod
     def read(cls, folder: Path) -> Machine:
-        """That of a folder.
-
-        Raises
-        ------
-        ArtifactError
-            If there is none.
-        """
+        """That of a folder."""
         path = folder / "machine.json"
         try:
             return cls(**json.loads(path.read_text()))
@@ -79,13 +67,7 @@ class Machine:
 
 
 def find_machine() -> Machine:
-    """The first GPU of this machine, and everything next to it.
-
-    Raises
-    ------
-    HostError
-        If there is no TVM, no driver, no GPU, or nothing that compiles for it.
-    """
+    """The first GPU of this machine, and everything next to it."""
     from tvm_ios.runtime.cuda.device import CudaDevice  # noqa: PLC0415 - loads TVM
 
     with CudaDevice() as gpu:

@@ -40,11 +40,6 @@ def network(case: Case, *, quick: bool) -> tuple[Any, Any]:
         Which network, at which batch size.
     quick
         Its smallest version.
-
-    Raises
-    ------
-    OptionError
-        If there is no such network.
     """
     factory = _QUICK.get(case.network) if quick else None
     return (factory or by_name(case.network))(batch_size=case.batch_size)

@@ -32,11 +32,6 @@ class Nvrtc:
     ----------
     path
         Of libnvrtc.
-
-    Raises
-    ------
-    OSError, AttributeError
-        If it cannot be loaded, or is none.
     """
 
     def __init__(self, path: str) -> None:
@@ -64,11 +59,6 @@ class Nvrtc:
             In CUDA C++.
         arch
             Such as ``sm_90``.
-
-        Raises
-        ------
-        HostError
-            If it does not compile; the message ends with what NVRTC says.
         """
         program = c_void_p()
         self._call(

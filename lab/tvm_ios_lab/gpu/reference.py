@@ -58,11 +58,6 @@ def outweighing_images(
 
     Random weights shrink the signal layer by layer until only biases are left, and every wrong
     network would look right.
-
-    Raises
-    ------
-    PeerError
-        If no scale of the images shows in the output.
     """
     count = min(_DISTINCT, network.batch_size)
     shape = (count, *network.input_shape[1:])

@@ -82,13 +82,7 @@ class Settings:
         return None
 
     def write(self, folder: Path) -> None:
-        """Keep them; refuse a folder that was begun with others.
-
-        Raises
-        ------
-        OptionError
-            If results would not fit together.
-        """
+        """Keep them; refuse a folder that was begun with others."""
         path = folder / "settings.json"
         if path.exists():
             before = self.read(folder)
@@ -103,13 +97,7 @@ class Settings:
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
-        """Those of a folder.
-
-        Raises
-        ------
-        ArtifactError
-            If there are none, or of another version.
-        """
+        """Those of a folder."""
         path = folder / "settings.json"
         try:
             record = json.loads(path.read_text())

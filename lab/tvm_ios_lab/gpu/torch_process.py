@@ -86,13 +86,7 @@ class TorchProcess:
         return self._ask({"do": "versions"}, _PROBE_LIMIT_S)
 
     def prepare(self, mode: str, limit_s: float) -> dict[str, float]:
-        """Make a mode ready: ``seconds`` it took, and the ``error`` of its output.
-
-        Raises
-        ------
-        PeerError
-            If it cannot, or takes too long; the process is of no use then.
-        """
+        """Make a mode ready: ``seconds`` it took, and the ``error`` of its output."""
         return self._ask({"do": "prepare", "mode": mode}, limit_s)
 
     def timed(self, mode: str) -> TimedRuns:

@@ -111,13 +111,7 @@ class Workplace:
 
     @contextmanager
     def built(self, case: Case, kernels: Kernels) -> Iterator[BuiltModel]:
-        """Our build of a case; tuning records stay in force inside, for what is compiled later.
-
-        Raises
-        ------
-        SkippedError
-            If there is no such build here.
-        """
+        """Our build of a case; tuning records stay in force inside, for what is compiled later."""
         module, params = self.network(case)
         if kernels is not Kernels.TUNED:
             yield self._build(case, kernels, module, params)

@@ -56,13 +56,7 @@ def record_path(folder: Path, experiment: Experiment[Any, Any], cell: Any) -> Pa
 
 
 def read_record(path: Path) -> CellRecord | None:
-    """A stored record; None where there is none.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be read; the message names the file.
-    """
+    """A stored record; None where there is none."""
     return read_noun(CellRecord, path, remedy=_REMEDY, version=RECORD_VERSION)
 
 
@@ -75,11 +69,6 @@ def outcome_of(
     ----------
     path
         Where the record lies, for messages.
-
-    Raises
-    ------
-    ArtifactError
-        If the record is of another version of the experiment.
     """
     found = None
     if record.status is Status.DONE:

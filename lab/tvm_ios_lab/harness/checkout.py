@@ -35,13 +35,7 @@ PAPER_NETWORKS = {
 
 
 def stored_text(path: str) -> str:
-    """The text of a file of the checkout that this package lies in.
-
-    Raises
-    ------
-    ArtifactError
-        If it is not there.
-    """
+    """The text of a file of the checkout that this package lies in."""
     try:
         return (ROOT / path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -80,11 +74,6 @@ def stored_record(path: str, *, command: str) -> BenchmarkRecord:
     ----------
     command
         What measures it, for messages.
-
-    Raises
-    ------
-    ArtifactError
-        If it is not there, or no record.
     """
     try:
         return BenchmarkRecord.from_json(stored_text(path))

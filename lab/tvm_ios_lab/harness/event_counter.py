@@ -48,11 +48,6 @@ class EventCounter:
     """A count of an event over all threads that this process has when it is opened.
 
     A context manager.
-
-    Raises
-    ------
-    HostError
-        If machine or kernel do not count the event; the message says why.
     """
 
     def __init__(self, event: CountedEvent) -> None:
@@ -73,13 +68,7 @@ class EventCounter:
             raise
 
     def read(self) -> int:
-        """Count since the counter was opened; estimated where the processor's counters took turns.
-
-        Raises
-        ------
-        HostError
-            If no counter of the processor was free.
-        """
+        """Count since the counter was opened; an estimate where counters took turns."""
         total = 0.0
         for file in self._files:
             count, wanted_ns, counted_ns = _READING.unpack(os.read(file, _READING.size))

@@ -121,13 +121,6 @@ class PeerRace:
         ----------
         recipes
             What each set of kernels is made of, by its name.
-
-        Raises
-        ------
-        HostError
-            If a program fails or takes too long, or nothing of ours could be built.
-        ArtifactError
-            If its result cannot be read.
         """
         stem = f"{self.network}_bs{self.batch}"
         networks, results = self.folder / "networks", self.folder / "races"
@@ -185,13 +178,7 @@ class PeerRace:
     def _run(
         self, program: str, python: str, words: Sequence[str], *, may_fail: bool = False
     ) -> list[str]:
-        """What a program says went wrong, a line each; nothing where all is well.
-
-        Raises
-        ------
-        HostError
-            If it takes too long or, unless it may, fails.
-        """
+        """What a program says went wrong, a line each; nothing where all is well."""
         command = [python, "-m", f"{_MODULE}.{program}", *words]
         try:
             # What one of them leaves behind would disturb all that is measured later.

@@ -117,11 +117,6 @@ def forget_cells(experiment: Experiment[Any, Any], settings: Settings, folder: P
     ----------
     folder
         Holds a folder for each experiment.
-
-    Raises
-    ------
-    ArtifactError
-        If that is not possible, or another process runs experiments there.
     """
     with _only_one(folder / experiment.name):
         for cell in experiment.cells(settings):

@@ -72,13 +72,7 @@ class PricedNetwork:
         return self.schedules({Contestant.IOS.value: SearchOptions()})[Contestant.IOS.value]
 
     def carried(self, schedule: InterOpSchedule, graph: OperatorGraph) -> InterOpSchedule:
-        """The stages of a schedule that was found for another graph of the same edges.
-
-        Raises
-        ------
-        CostError
-            If the edges differ: the network was built with other operators there.
-        """
+        """The stages of a schedule that was found for another graph of the same edges."""
         edges = [[each.predecessors for each in one.operators] for one in (graph, self.graph)]
         if edges[0] != edges[1]:
             raise CostError(

@@ -40,14 +40,7 @@ _SAMPLE_MS = 50
 
 
 def measured(cell: OperatorCell, operator: SingleOperator, bench: Bench) -> MeasuredOperator:
-    """Search where the cell says so, and time the best program of the log.
-
-    Raises
-    ------
-    RecordError
-        If the log has no record of the operator that succeeded on this processor's target, or its
-        best one does not run here.
-    """
+    """Search where the cell says so, and time the best program of the log."""
     task = operator_task(cell.operator, operator, cell.run.lanes)
     log = ROOT / COMMITTED_LOG
     if cell.source.trials:

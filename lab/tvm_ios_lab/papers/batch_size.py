@@ -201,13 +201,7 @@ class BatchSize:
 
 
 def raced_batch(raced: Raced) -> TimedBatch:
-    """What a race with other frameworks says of a batch.
-
-    Raises
-    ------
-    HostError
-        If sequential order took no part.
-    """
+    """What a race with other frameworks says of a batch."""
     race = raced.record.comparison
     in_order, ios = raced.orders(KERNELS)
     ios = ios or in_order

@@ -38,13 +38,7 @@ EXPERIMENTS: Final[tuple[Experiment[Any, Any], ...]] = (
 
 
 def by_name(name: str) -> Experiment[Any, Any]:
-    """The experiment of that name; underscores count as hyphens.
-
-    Raises
-    ------
-    OptionError
-        If there is none; the message lists the names there are.
-    """
+    """The experiment of that name; underscores count as hyphens."""
     for experiment in EXPERIMENTS:
         if experiment.name == name.replace("_", "-"):
             return experiment

@@ -82,13 +82,7 @@ def forget_kernels(name: str, folder: Path) -> None:
 
 
 def kernels_of(folder: Path) -> tuple[Kernels, ...]:
-    """All sets of kernels in a network's folder, by name.
-
-    Raises
-    ------
-    PeerError
-        If one cannot be read, or a file of it is gone.
-    """
+    """All sets of kernels in a network's folder, by name."""
     found = []
     for path in sorted((folder / _FOLDER).glob("*.json")):
         try:
@@ -106,13 +100,7 @@ def kernels_of(folder: Path) -> tuple[Kernels, ...]:
 
 
 def builds_of(folder: Path) -> tuple[Build, ...]:
-    """All builds in a network's folder.
-
-    Raises
-    ------
-    PeerError
-        If there is none, or one cannot be read.
-    """
+    """All builds in a network's folder."""
     builds = tuple(build for kernels in kernels_of(folder) for build in kernels.builds)
     if not builds:
         raise PeerError(

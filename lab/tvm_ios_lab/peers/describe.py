@@ -124,11 +124,6 @@ def describe(module: tvm.IRModule, *, name: str, batch_size: int = 1) -> Network
         Of the network.
     batch_size
         Images or sequences in the input.
-
-    Raises
-    ------
-    PeerError
-        If it has an operator, or an attribute of one, that the description has no word for.
     """
     passes = [relay.transform.MergeComposite(_PATTERNS), relay.transform.InferType()]
     function = tvm.transform.Sequential(passes)(module)["main"]

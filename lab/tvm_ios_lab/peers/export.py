@@ -50,15 +50,7 @@ _Data = NDArray[Any]
 
 
 def export_case(subject: Subject, folder: Path) -> Case:
-    """Build a network, compute its reference and write both to ``folder``.
-
-    Raises
-    ------
-    PeerError
-        If it cannot be described, or its output does not depend on its input.
-    OptionError
-        If there is no such network.
-    """
+    """Build a network, compute its reference and write both to ``folder``."""
     module, params = by_name(subject.network)(batch_size=subject.batch_size)
     described, weights = normal_form(module, params)
     network = describe(described, name=subject.network, batch_size=subject.batch_size)
@@ -113,13 +105,7 @@ def unoptimised(
 
 
 def outweighing_image(run: Callable[[_Data], Floats], network: Network) -> Floats:
-    """An image that shows in the output's largest value.
-
-    Raises
-    ------
-    PeerError
-        If none does.
-    """
+    """An image that shows in the output's largest value."""
     noise = np.random.default_rng(_SEED).standard_normal(network.input_shape, dtype=np.float32)
     biases_alone = run(np.zeros_like(noise))
     shares: dict[int, float] = {}

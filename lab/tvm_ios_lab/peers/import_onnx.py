@@ -42,14 +42,6 @@ def import_case(
     image
         What it is run on; noise that shows in the output where omitted. What a trained network
         makes of noise may be next to nothing, and then no two frameworks agree in it.
-
-    Raises
-    ------
-    PeerError
-        If it has more than one input or output, its output does not depend on its input or is no
-        numbers, or the image is of another shape.
-    ModelError
-        If TVM cannot read it.
     """
     shapes, outputs = tuple(file.shapes.items()), [each.name for each in file.model.graph.output]
     if len(shapes) != 1 or len(outputs) != 1:

@@ -89,13 +89,7 @@ class Turns:
 
 
 def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
-    """Measure one network.
-
-    Raises
-    ------
-    PeerError
-        If a peer is missing or fails, its output is not TVM's, or nothing of ours was built.
-    """
+    """Measure one network."""
     folder = settings.folder / subject.stem
     case = read_case(folder)
     builds = builds_of(folder) if Peer.OURS in settings.peers else ()
@@ -139,11 +133,6 @@ def require_agreement(network: str, errors: Mapping[str, float]) -> None:
         What ran.
     errors
         By contestant: the largest difference of its output, relative to the largest value.
-
-    Raises
-    ------
-    PeerError
-        Naming the network and every contestant that is off.
     """
     wrong = [f"{who} by {error:.2g}" for who, error in errors.items() if not error <= TOLERANCE]
     if wrong:

@@ -182,13 +182,7 @@ class Network:
 
     @classmethod
     def from_json(cls, text: str) -> Network:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        PeerError
-            If it is something else.
-        """
+        """Read what :meth:`to_json` wrote."""
         try:
             data = json.loads(text)
             return cls(
@@ -228,13 +222,7 @@ def write_case(case: Case, folder: Path) -> None:
 
 
 def read_case(folder: Path) -> Case:
-    """Read a network's folder.
-
-    Raises
-    ------
-    PeerError
-        If something is missing or unreadable.
-    """
+    """Read a network's folder."""
     try:
         with np.load(folder / "weights.npz") as archive:
             weights = {name: archive[name] for name in archive.files}

@@ -45,15 +45,7 @@ class Recipe:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NAME``, ``NAME=FILE`` or ``NAME=FILE+LOG``, as a command line has it.
-
-        Raises
-        ------
-        PeerError
-            If the name cannot be that of a file.
-        OptionError
-            If the file is no configuration.
-        """
+        """Read ``NAME``, ``NAME=FILE`` or ``NAME=FILE+LOG``, as a command line has it."""
         name, _, path = text.partition("=")
         path, _, log = path.partition("+")
         if not name.replace("_", "").isalnum():

@@ -29,15 +29,7 @@ class Peak:
 
 
 def measure_peak(samples: int = 50) -> Peak:
-    """Measure this process's cores; takes about half a second for each, and one for all.
-
-    Raises
-    ------
-    HostError
-        If there is no C compiler.
-    PeerError
-        If a core cannot be given a thread.
-    """
+    """Measure this process's cores; takes about half a second for each, and one for all."""
     library = ctypes.CDLL(str(compile_shared(_SOURCE, ("-O3", "-march=native"))))
     cores = sorted(os.sched_getaffinity(0))
     return Peak(

@@ -149,11 +149,6 @@ def prepare(contestant: Contestant, case: Case, folder: Path) -> Runner:
         What is run.
     folder
         Where the network's ONNX file lies.
-
-    Raises
-    ------
-    PeerError
-        If the peer is not installed.
     """
     try:
         home = import_module(f"tvm_ios_lab.peers.{_HOMES[contestant.peer]}")

@@ -53,13 +53,7 @@ class Kernel:
 
 
 def kernels_of_trace(events: Iterable[Mapping[str, Any]], case: Case) -> tuple[Kernel, ...]:
-    """What the events of onnxruntime's profiler say of each node, the first runs left out.
-
-    Raises
-    ------
-    PeerError
-        If there are fewer runs of a node than were made.
-    """
+    """What the events of onnxruntime's profiler say of each node, the first runs left out."""
     runs: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_NAME_ENDS[0]):

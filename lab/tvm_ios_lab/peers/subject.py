@@ -20,11 +20,6 @@ EXPORTED = Path("out/peers")
 class Subject:
     """A network at a batch size.
 
-    Raises
-    ------
-    PeerError
-        If the batch is empty.
-
     Examples
     --------
     >>> Subject.parse("resnet_50:8").stem
@@ -45,13 +40,7 @@ class Subject:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NETWORK`` or ``NETWORK:BATCH``, as a command line has it.
-
-        Raises
-        ------
-        PeerError
-            If there is no number behind the colon.
-        """
+        """Read ``NETWORK`` or ``NETWORK:BATCH``, as a command line has it."""
         network, _, batch = text.partition(":")
         if batch and not batch.isdecimal():
             raise PeerError(f"{text!r} is no NETWORK or NETWORK:BATCH, such as resnet_50:8")

@@ -69,15 +69,7 @@ def short_table(records: Sequence[BenchmarkRecord]) -> Table:
 
 
 def read_records(folder: Path) -> tuple[BenchmarkRecord, ...]:
-    """All records of a folder.
-
-    Raises
-    ------
-    PeerError
-        If there is none.
-    ArtifactError
-        If a file is no record.
-    """
+    """All records of a folder."""
     paths = sorted(path for path in folder.glob("*.json") if path.name != SUMMARY)
     if not paths:
         raise PeerError(f"no results in {folder}; run python -m tvm_ios_lab.peers.measure first")
@@ -85,15 +77,7 @@ def read_records(folder: Path) -> tuple[BenchmarkRecord, ...]:
 
 
 def write_all(records: Sequence[BenchmarkRecord], *, folder: Path, long: Path, short: Path) -> None:
-    """Write the summary into ``folder`` and a table between the markers of each Markdown file.
-
-    Raises
-    ------
-    PeerError
-        If we took part in none of the records.
-    ArtifactError
-        If a file cannot be written, or has no markers.
-    """
+    """Write the summary into ``folder`` and a table between the markers of each Markdown file."""
     if not any(map(standing_of, records)):
         raise PeerError(
             "none of the results has a build of ours; run python -m tvm_ios_lab.peers.ours and "

@@ -79,13 +79,7 @@ class Worker:
         return self._process.pid
 
     def prepared(self, limit_s: float) -> Prepared:
-        """Wait until the network is loaded.
-
-        Raises
-        ------
-        PeerError
-            If that fails, or takes longer than ``limit_s``; the process is ended then.
-        """
+        """Wait until the network is loaded."""
         output = self._process.stdout
         assert output is not None
         if not select.select([output], [], [], limit_s)[0]:
@@ -94,13 +88,7 @@ class Worker:
         return Prepared(**self._answer())
 
     def time_ns(self, number: int, *, warm_up: bool) -> int:
-        """Nanoseconds of back-to-back runs; ``warm_up`` where another contestant ran before.
-
-        Raises
-        ------
-        PeerError
-            If a run fails.
-        """
+        """Nanoseconds of back-to-back runs; ``warm_up`` where another contestant ran before."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended; why is told where the answer is read
             print(json.dumps([number, warm_up]), file=self._process.stdin, flush=True)

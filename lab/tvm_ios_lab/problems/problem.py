@@ -44,13 +44,7 @@ class RecordedProblem:
 
 
 def parse_problem(text: str) -> RecordedProblem:
-    """Read a recorded problem.
-
-    Raises
-    ------
-    ProblemError
-        At the first thing wrong, naming the part, the field and the value.
-    """
+    """Read a recorded problem."""
     try:
         return _problem(parse_json(text, "the problem"))
     except UnreadableValueError as error:

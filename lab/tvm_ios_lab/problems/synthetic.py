@@ -71,13 +71,7 @@ class SyntheticCostModel:
         self._groups: dict[tuple[int, ...], _Load] = {}
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
-        """Latency of each stage in nanoseconds.
-
-        Raises
-        ------
-        CostError
-            If the graph has another number of operators, or a merged operator is no convolution.
-        """
+        """Latency of each stage in nanoseconds."""
         if len(graph) != len(self._loads):
             raise CostError(
                 f"graph {graph.name!r} has {len(graph)} operators, the recorded work is of "

@@ -25,13 +25,7 @@ __all__ = ["build_for_profile"]
 
 
 def build_for_profile(subject: Subject, lanes: int) -> CompiledModel:
-    """The network for so many lanes, each operator by TVM's kernel or by oneDNN.
-
-    Raises
-    ------
-    HostError
-        If there is no oneDNN.
-    """
+    """The network for so many lanes, each operator by TVM's kernel or by oneDNN."""
     mod, _ = convolve_transposed(*by_name(subject.network)(batch_size=subject.batch_size))
     device = LocalCpu()
     built = build_model(mod, None, device.target)

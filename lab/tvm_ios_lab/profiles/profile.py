@@ -137,13 +137,7 @@ def kind_of(code: str) -> Kind:
 
 
 def read_profiles(folder: Path) -> Sequence[Profile]:
-    """All profiles of a folder, by name of file.
-
-    Raises
-    ------
-    PeerError
-        If there is none, or a file is no profile.
-    """
+    """All profiles of a folder, by name of file."""
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise PeerError(
