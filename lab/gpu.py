@@ -30,7 +30,7 @@ from tvm_ios_lab.harness.ledger import Status
 from tvm_ios_lab.places import ROOT
 
 _TABLE_S = 5.0
-"""Of the budget, for the table at the end."""
+"""Seconds of the budget for the table at the end."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

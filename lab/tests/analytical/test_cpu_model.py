@@ -49,7 +49,7 @@ TINY = replace(SMALL, rows=1, columns=1, activation_bytes=8)
 
 @st.composite
 def worked_graphs(draw):
-    """What each operator reads, and its kernel: small or tiny."""
+    """Inputs of each operator, and its kernel: small or tiny."""
     works = draw(
         st.lists(
             st.builds(replace, st.sampled_from([TINY, SMALL]), depth=st.integers(1, 96)), max_size=8

@@ -1,4 +1,4 @@
-"""One kernel on an idle GPU: by hand, and what physics demands."""
+"""Kernels on an idle GPU: times computed by hand, and what physics demands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels have to do, from operators of models and from recorded rows."""
+"""Work of kernels, from operators of models and from recorded rows."""
 
 from __future__ import annotations
 

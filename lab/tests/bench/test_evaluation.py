@@ -1,4 +1,4 @@
-"""One small network measured every way: all contestants are there, and all compute the same."""
+"""Evaluation of a small network: all contestants are there, and all compute the same."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def image() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def expected(found: Evaluation, image: np.ndarray) -> np.ndarray:
-    """What TVM's own executor makes of the image."""
+    """Output of TVM's own executor for the image."""
     staged = found.built.kernels.staged
     library = found.built.kernels.library
     stock = StockExecutor(staged.graph_json, library, staged.params, lanes=1)

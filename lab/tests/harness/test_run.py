@@ -34,7 +34,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Squares:
-    """Squares numbers; minus one it refuses."""
+    """Experiment that squares numbers; minus one it refuses."""
 
     numbers: tuple[int, ...] = (2, -1, 3)
     measured: list[int]

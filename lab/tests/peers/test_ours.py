@@ -1,4 +1,4 @@
-"""How we take part in the measurement of the peers, and what is made of its results."""
+"""Tests of our part in the measurement of the peers, and of what is made of its results."""
 
 from __future__ import annotations
 

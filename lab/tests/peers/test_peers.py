@@ -1,4 +1,4 @@
-"""How networks cross to the peers, and what is computed from their results; no peer is needed."""
+"""Networks cross to the peers, and results are computed; no peer is needed."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ def small_gan():
 
 
 def small_clip():
-    """All layers, an eighth as wide: weights of three dimensions take TVM half a minute to fold."""
+    """CLIP with all layers, an eighth as wide: TVM folds weights of three dimensions for half a
+    minute."""
     wide = resnet_3d.resnet
 
     def narrow(*, filter_list, **options):

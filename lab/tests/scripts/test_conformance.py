@@ -47,7 +47,7 @@ PLAIN = [
     "spacetodepth",
     "transpose_all_permutations_0",
 ]
-"""One call of a converter of TVM each, without attributes that are easily misread."""
+"""Names of tests that call one converter of TVM each, without attributes easily misread."""
 UNREAD = {
     "nonzero_example": "whose shape only values tell",
     "det_2d": "is an operator that TVM's importer does not know",

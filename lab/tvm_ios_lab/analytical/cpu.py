@@ -38,19 +38,19 @@ class CPU:
     l3_bytes: int
     """Third-level caches of all cores together."""
     l3_gb_per_s: float
-    """What a core reads from its third-level cache."""
+    """GB/s that a core reads from its third-level cache."""
     memory_gb_per_s: float
-    """What all cores read from memory together."""
+    """GB/s that all cores read from memory together."""
     core_gb_per_s: float
-    """What one core reads from memory at most."""
+    """GB/s that one core reads from memory at most."""
     call_ns: int
-    """To begin a kernel on a lane that is there already."""
+    """Nanoseconds to begin a kernel on a lane that is there already."""
     signal_ns: int
-    """Until a lane learns what another one wrote, with the work that hangs on it."""
+    """Nanoseconds until a lane learns what another one wrote, with the work that hangs on it."""
     hop_ns: int
-    """To move one cache line from core to core: what each claim of a task takes."""
+    """Nanoseconds to move one cache line from core to core, which each claim of a task takes."""
     fetch_ns_per_kb: float
-    """To read what lies in another core's cache."""
+    """Nanoseconds to read 1 KB that lies in another core's cache."""
 
     @property
     def flops_per_ns(self) -> float:
@@ -58,7 +58,7 @@ class CPU:
         return 2 * self.simd_width * self.fmas_per_cycle * self.clock_mhz / 1000
 
     def as_text(self) -> str:
-        """One line: the title, and the numbers that decide most."""
+        """Line of text: the title, and the numbers that decide most."""
         return (
             f"{self.title}: {self.cores} cores at {self.clock_mhz} MHz, "
             f"{self.flops_per_ns:.0f} GFLOP/s float32 each, {self.memory_gb_per_s:.0f} GB/s, "

@@ -1,4 +1,4 @@
-"""How long one kernel takes on some cores of a CPU that is otherwise idle.
+"""Time of one kernel on some cores of a CPU that is otherwise idle.
 
 A roofline for each core: multiply-adds of whole vectors against the bytes that come from its
 caches, from those of other cores, or from memory. Kernels that are split over cores hand out their
@@ -24,7 +24,7 @@ MOST_BYTES_MOVED = 65536
 
 @dataclass(frozen=True, slots=True)
 class CpuKernel:
-    """One kernel on one kind of CPU."""
+    """Kernel on one kind of CPU."""
 
     core_ns: float
     """Time on one core that has all data in its own caches, without the call."""
@@ -79,7 +79,7 @@ class CpuKernel:
         return cpu.call_ns + together_ns + busy_ns + moved_bytes / 1024 * cpu.fetch_ns_per_kb
 
     def fastest(self, cpu: CPU, *, away: float) -> tuple[float, ...]:
-        """The same for one lane, for two that need not both take part, and so on to all cores."""
+        """Least nanoseconds on up to 1, 2, … lanes, not all of which need take part."""
         times_ns = (self.on_lanes(cpu, lanes, away=away) for lanes in range(1, cpu.cores + 1))
         return tuple(accumulate(times_ns, min))
 

@@ -38,7 +38,7 @@ class AnalyticalCpuCost:
         self._graph: OperatorGraph | None = None
         self._kernels: list[list[CpuKernel]] = []
         self._near: list[list[tuple[float, ...]]] = []
-        """Of every kernel the time by lanes, its data near; and where they are away."""
+        """Times of every kernel by lanes, its data near; `_away` has those of data elsewhere."""
         self._away: list[list[tuple[float, ...]]] = []
         self._known: dict[tuple[tuple[int, ...], int, bool], float] = {}
         self._found: list[Sequence[KernelWork]] = []
@@ -46,7 +46,7 @@ class AnalyticalCpuCost:
 
     @property
     def description(self) -> str:
-        """Where the prices come from, for every report that shows them."""
+        """Origin of the prices, for every report that shows them."""
         return (
             f"analytical model of {self.cpu.title} ({self.cpu.cores} cores), a prediction: nothing "
             "was measured"
@@ -181,7 +181,7 @@ class AnalyticalCpuCost:
 
 
 def _packed(times_ns: Sequence[float], lanes: int) -> float:
-    """When the last lane is done; groups, longest first, go to the lane that is free first."""
+    """Time at which the last lane is done; the longest groups go first, to the first free lane."""
     free = [0.0] * lanes
     for time_ns in sorted(times_ns, reverse=True):
         heapq.heapreplace(free, free[0] + time_ns)

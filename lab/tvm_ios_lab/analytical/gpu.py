@@ -19,7 +19,7 @@ __all__ = ["GPU", "GPU_NAMES"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPU:
-    """One GPU, at its boost clock, but for the K80."""
+    """GPU at its boost clock, but for the K80."""
 
     name: str
     """Name that :meth:`by_name` takes."""
@@ -53,7 +53,7 @@ class GPU:
 
     @property
     def flops_per_ns(self) -> float:
-        """Float32 throughput; a multiply-add counts two."""
+        """Float32 operations in a nanosecond; a multiply-add counts two."""
         return 2 * self.multiprocessors * self.lanes * self.cycles_per_ns
 
     @property
@@ -62,7 +62,7 @@ class GPU:
         return self.clock_mhz / 1000
 
     def as_text(self) -> str:
-        """One line: the title, and the numbers that decide most."""
+        """Line of text: the title, and the numbers that decide most."""
         return (
             f"{self.title}: {self.multiprocessors} multiprocessors at {self.clock_mhz} MHz, "
             f"{self.flops_per_ns / 1000:.1f} TFLOP/s float32, {self.memory_gb_per_s} GB/s, "

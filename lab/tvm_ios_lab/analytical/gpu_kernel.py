@@ -1,4 +1,4 @@
-"""How long one kernel takes on a GPU that is otherwise idle, and what it takes away from others.
+"""Time of one kernel on a GPU that is otherwise idle, and its share of each resource.
 
 Occupancy and roofline: thread blocks from outputs and a tile, blocks that fit a multiprocessor at
 once, waves of blocks with a tail; against that the bytes that pass the multiprocessors' ports, the
@@ -20,7 +20,7 @@ from tvm_ios_lab.analytical.gpu_work import FLOAT_BYTES, KernelWork
 __all__ = ["RESOURCES", "KernelTime", "Kernels", "kernel_time"]
 
 RESOURCES = ("block slots", "arithmetic", "L2", "memory")
-"""What kernels that run at the same time share."""
+"""Resources that kernels share when they run at the same time."""
 
 ACHIEVABLE_ARITHMETIC = 0.7
 """Share of the multiply-adds that the instructions of a tile leave room for; index arithmetic,
@@ -89,7 +89,7 @@ class Kernels(Enum):
 
     @property
     def tiles(self) -> tuple[_Tile, ...]:
-        """What a product may be cut into."""
+        """Tiles that a product may be cut into."""
         return _LIBRARY_TILES if self is Kernels.LIBRARY else _LIBRARY_TILES + _SMALL_TILES
 
 
@@ -117,7 +117,7 @@ _SMALL_TILES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One kernel alone on a GPU, in nanoseconds, without its launch."""
+    """Time of one kernel alone on a GPU, in nanoseconds, without its launch."""
 
     fill_ns: float
     """Time before the kernel takes anything from others."""

@@ -25,7 +25,7 @@ _NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class LaunchedKernel:
-    """One kernel with its launch, as the simulation needs it."""
+    """Kernel with its launch, as the simulation needs it."""
 
     wait_ns: float
     """Time for launch and fill."""
@@ -57,7 +57,7 @@ def kernels_in_order(kernels: Sequence[LaunchedKernel], issue_ns: float) -> floa
 def share_gpu(
     groups: Sequence[Sequence[LaunchedKernel]], issue_ns: float
 ) -> list[list[tuple[float, float]]]:
-    """When each kernel of each group is busy: start and end, in nanoseconds from the first launch.
+    """Start and end of each kernel of each group, in nanoseconds from the first launch.
 
     Takes O(kernels * groups) steps.
 
@@ -79,7 +79,7 @@ def share_gpu_in_order(
     *,
     event_ns: float,
 ) -> list[list[tuple[float, float]]]:
-    """As :func:`share_gpu`, where kernels wait for kernels of other groups.
+    """Start and end of kernels as of :func:`share_gpu`, where they wait for those of other groups.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def share_gpu_in_order(
     """
     spans: list[list[tuple[float, float]]] = [[] for _ in groups]
     wakes = [0.0] * len(groups)
-    """When the wait of the next kernel is over."""
+    """Time at which the wait of the next kernel is over, by group."""
     left = [0.0] * len(groups)
     starts = [0.0] * len(groups)
     waiting: list[int] = []
@@ -140,7 +140,7 @@ def share_gpu_in_order(
 
 
 def _issue_times(groups: Sequence[Sequence[LaunchedKernel]], issue_ns: float) -> list[list[float]]:
-    """When the host issues each kernel: the first of every group, then all second ones."""
+    """Times at which the host issues kernels: the first of every group, then all second ones."""
     times: list[list[float]] = [[] for _ in groups]
     count = 0
     for place in range(max(map(len, groups), default=0)):
@@ -152,7 +152,7 @@ def _issue_times(groups: Sequence[Sequence[LaunchedKernel]], issue_ns: float) ->
 
 
 def _speeds(rates: Sequence[Sequence[float]]) -> list[float]:
-    """How fast each kernel goes, 1 being its speed alone."""
+    """Speed of each kernel, 1 being its speed alone."""
     speeds = [1.0] * len(rates)
     if len(rates) < 2:
         return speeds

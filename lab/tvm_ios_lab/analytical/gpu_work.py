@@ -1,4 +1,4 @@
-"""What one kernel has to do, whatever GPU it runs on: the input of the analytical prices.
+"""Work of one kernel, whatever GPU it runs on: the input of the analytical prices.
 
 A kernel is either a matrix product, as dense convolutions and layers are (``rows`` pixels times
 ``columns`` channels, each a sum over ``depth`` products), or a stream that computes every output
@@ -36,13 +36,13 @@ PRODUCTS = ("conv", "dense", "matmul")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelWork:
-    """What one kernel has to do."""
+    """Work of one kernel."""
 
     matrix_product: bool
     rows: int
     """Pixels of all images; of a stream, all outputs."""
     columns: int
-    """Output channels; 1 of a stream."""
+    """Number of output channels; 1 of a stream."""
     depth: float
     """Multiply-adds for one output."""
     activation_bytes: int
@@ -56,7 +56,7 @@ class KernelWork:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations; a multiply-add counts two."""
+        """Number of floating-point operations; a multiply-add counts two."""
         return 2 * self.outputs * self.depth
 
 

@@ -29,12 +29,12 @@ __all__ = ["Launching", "OperatorSpan", "StagePrices"]
 
 
 class Launching(Enum):
-    """How kernels are launched, and how the groups of a stage join."""
+    """Way in which kernels are launched, and the groups of a stage join."""
 
     GRAPH = "graph"
     """Everything captured in one CUDA graph."""
     STREAMS = "streams"
-    """One host thread issues kernel after kernel; streams wait for each other's events."""
+    """Launches by one host thread, kernel after kernel; streams wait for each other's events."""
     SYNCHRONISED = "synchronised"
     """Streams, but the host waits for the device after a stage of several groups, as the runtime
     of the published system does."""
@@ -48,7 +48,7 @@ class Launching(Enum):
         return 0 if self is Launching.GRAPH else gpu.issue_ns
 
     def join_ns(self, gpu: GPU) -> int:
-        """What a stage of several groups costs on top of them.
+        """Nanoseconds that a stage of several groups costs on top of them.
 
         After a device-wide wait no kernel is queued, so the first one waits for its launch as well.
         """
@@ -58,10 +58,10 @@ class Launching(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpan:
-    """When an operator is busy, in nanoseconds since its stage began."""
+    """Time in which an operator is busy, in nanoseconds since its stage began."""
 
     operators: tuple[int, ...]
-    """One, or all members of a merge."""
+    """Number of the operator, or numbers of all members of a merge."""
     group: int
     start_ns: float
     end_ns: float
@@ -69,7 +69,7 @@ class OperatorSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What is needed of a group whenever it is part of a stage."""
+    """Facts of a group that every stage with it needs."""
 
     kernels: tuple[LaunchedKernel, ...]
     alone_ns: int
@@ -122,13 +122,13 @@ class StagePrices:
         return max(bound_ns, math.ceil(end_ns) + self._join_ns)
 
     def lower_bound(self, stage: Stage) -> int:
-        """What :meth:`price` is never below; much cheaper to have."""
+        """Bound that :meth:`price` is never below; much cheaper to have."""
         if stage.is_merge:
             return self._merge_price(stage)
         return self._bound_ns(self._groups_of(stage))
 
     def spans(self, stage: Stage) -> list[OperatorSpan]:
-        """When every operator of a stage is busy."""
+        """Times in which every operator of a stage is busy."""
         if stage.is_merge:
             kernels = [self._merged_kernels(stage.operators)]
             counts = [[(stage.operators, len(kernels[0]))]]
@@ -151,7 +151,7 @@ class StagePrices:
         return found
 
     def list_spans(self, schedule: InterOpSchedule) -> list[OperatorSpan]:
-        """When every operator of a list is busy, in nanoseconds since it began; lanes are groups.
+        """Times in which every operator of a list is busy, since it began; lanes are groups.
 
         A stream waits for an event where an operator reads what another stream wrote.
         """
@@ -159,7 +159,7 @@ class StagePrices:
         issued: list[list[float]] = [[] for _ in streams]
         after: list[list[list[tuple[int, int]]]] = [[] for _ in streams]
         done: dict[int, frozenset[tuple[int, int]]] = {}
-        """For each operator the kernels that its readers wait for: those behind views as well."""
+        """Kernels that the readers of each operator wait for, those behind views as well."""
         rows = []
         count = 0
         tasks = [
@@ -257,7 +257,7 @@ class StagePrices:
         return self._launch([merged, *biases, *copies])
 
     def _concatenations_saved_ns(self, stage: Stage) -> int:
-        """What concatenations of nothing but this merge's outputs cost, which then need no kernel.
+        """Nanoseconds of concatenations of this merge's outputs alone, which then need no kernel.
 
         Only at batch one, where these outputs lie one after another.
         """
@@ -305,7 +305,7 @@ def _images(convolution: Convolution, work: KernelWork) -> int:
 
 
 def _bytes_of_a_run(works: Sequence[Sequence[KernelWork]]) -> int:
-    """All weights, and the activations of the kernel that has most."""
+    """Bytes of all weights, and of the activations of the kernel that has most."""
     kernels = [kernel for row in works for kernel in row]
     weights = sum(kernel.weight_bytes for kernel in kernels)
     return weights + max((kernel.activation_bytes for kernel in kernels), default=0)

@@ -1,4 +1,4 @@
-"""When every operator of a schedule would run on a GPU, by the analytical model."""
+"""Timeline of a schedule on a GPU, operator by operator, by the analytical model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["SimulatedOperator", "SimulatedRun"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOperator:
-    """One operator; the convolution of a merge stage stands for all its members."""
+    """Operator in a simulated run; the convolution of a merge stage stands for all its members."""
 
     operator: str
-    """Name; of a merge stage the names of the members, joined by ``+``."""
+    """Name of the operator; of a merge stage the names of the members, joined by ``+``."""
     stage: int
     group: int
     start_ns: int
-    """When its first kernel is busy, since the run began."""
+    """Time at which its first kernel is busy, since the run began."""
     end_ns: int
 
 

@@ -51,7 +51,7 @@ class AnalyticalGpuCost:
 
     @property
     def description(self) -> str:
-        """Where the prices come from, for every report that shows them."""
+        """Origin of the prices, for every report that shows them."""
         how = {
             Launching.GRAPH: "one CUDA graph",
             Launching.STREAMS: "streams",
@@ -99,7 +99,7 @@ class AnalyticalGpuCost:
         ]
 
     def simulate(self, graph: OperatorGraph, schedule: InterOpSchedule) -> SimulatedRun:
-        """When every operator of a schedule would run; stages take what they are priced at.
+        """Timeline of all operators of a schedule; stages take what they are priced at.
 
         A list runs as one stage whose groups are its streams.
 

@@ -1,4 +1,4 @@
-"""What ``tvm-ios bench`` does: evaluate networks, store the records, write the table from them."""
+"""Work of ``tvm-ios bench``: evaluate networks, store the records, write the table from them."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ __all__ = [
 
 MARKERS = ("<!-- results: begin -->", "<!-- results: end -->")
 RECORDS = "*_bs*.json"
-"""What records are named; measurements of another kind may lie beside them."""
+"""Names of records; measurements of another kind may lie beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSettings:
-    """How a benchmark is run."""
+    """Settings of a benchmark."""
 
     batch_size: int | None
-    """None: one image for networks of :mod:`tvm_ios.models`, and for files what they say."""
+    """Images of networks of :mod:`tvm_ios.models`; None for one, and for files what they say."""
     lanes: int
     rounds: int
     time_budget: float
     database: Path | None
     folder: Path | None
-    """Where records are written; None: they are not."""
+    """Folder of the records; None writes none."""
 
     def call(self, progress: ProgressListener | None = None) -> MeasuringCall:
         """The call of one network, which begins now."""
@@ -117,7 +117,7 @@ def _require_own_records(models: Sequence[str], folder: Path) -> None:
 
 
 def _source(name: str, batch_size: int | None) -> Callable[[], tuple[Any, Any]]:
-    """What gives a model: a file is read now, so that a bad one is told before any work."""
+    """Function that gives a model; files are read now: bad ones are told before any work."""
     if not (Path(name).suffix or Path(name).exists()):
         return partial(by_name(name), batch_size=1 if batch_size is None else batch_size)
     model = ModelSource.of(name, None, InputShapes(batch_size=batch_size))
@@ -141,7 +141,7 @@ def write_between(readme: Path, table: Table, markers: tuple[str, str] = MARKERS
 
 
 def around_table(readme: Path, markers: tuple[str, str] = MARKERS) -> tuple[str, str]:
-    """What stands before and after the table of a Markdown file; nothing if there is no file."""
+    """Text before and after the table of a Markdown file; empty if there is no file."""
     try:
         text = readme.read_text() if readme.exists() else "\n".join([*markers, ""])
     except OSError as error:
@@ -165,7 +165,7 @@ def read_record(path: Path) -> BenchmarkRecord:
 
 
 def results_table(records: Sequence[BenchmarkRecord]) -> Table:
-    """One row a network: latencies in milliseconds, and what IOS brings over each baseline."""
+    """Table with a row a network: milliseconds, and what IOS brings over each baseline."""
     rows = []
     for record in records:
         comparison = record.comparison

@@ -73,7 +73,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One network, measured."""
+    """Results of one network that was measured every way."""
 
     built: BuiltModel
     """The network with our kernels."""
@@ -85,7 +85,7 @@ class Evaluation:
     stage_prices_ns: tuple[int, ...]
     """Price of each stage of :data:`IOS`."""
     trace: tuple[TraceEvent, ...]
-    """One run of :data:`IOS`; never the source of a latency."""
+    """Trace of one run of :data:`IOS`; never the source of a latency."""
     phase_s: Mapping[str, float]
     notes: tuple[str, ...]
 
@@ -101,7 +101,7 @@ class Evaluation:
 
     @property
     def _choice(self) -> tuple[Contestant, str]:
-        """Who is kept, and why; a list on one lane has not raced."""
+        """Contestant that is kept, and why; a list on one lane has not raced."""
         raced = {who: name for who, name in NAMES.items() if name in self.comparison.names}
         return choose(self.comparison, raced)
 

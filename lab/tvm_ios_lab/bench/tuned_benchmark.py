@@ -1,4 +1,4 @@
-"""What ``tvm-ios bench --tuning`` does: untuned and tuned kernels, each in order and scheduled.
+"""Work of ``tvm-ios bench --tuning``: untuned and tuned kernels, each in order and scheduled.
 
 All of them, and stock TVM on the untuned kernels, are timed in one interleaved run.
 """
@@ -57,7 +57,7 @@ OWN_KERNELS = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedEvaluation:
-    """One network with untuned and with tuned kernels."""
+    """Results of one network with untuned and with tuned kernels."""
 
     tuned: TunedKernels
     comparison: Comparison
@@ -65,7 +65,7 @@ class TunedEvaluation:
     notes: tuple[str, ...]
 
     def kept(self, kernels: str) -> str:
-        """What ``tune`` would keep on untuned or tuned kernels."""
+        """Name of what ``tune`` would keep on untuned or tuned kernels."""
         names = {who: corner(kernels, who) for who in OWN_KERNELS}
         return names[choose(self.comparison, names)[0]]
 
@@ -147,7 +147,7 @@ def evaluate_tuned(
 
 
 def corner(kernels: str, who: Contestant) -> str:
-    """What a contestant is called: kernels untuned or tuned, and the order they run in."""
+    """Name of a contestant: kernels untuned or tuned, and the order they run in."""
     return f"{kernels} {'IOS' if who is Contestant.IOS else who.value}"
 
 

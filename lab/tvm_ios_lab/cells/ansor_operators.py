@@ -12,7 +12,7 @@ __all__ = ["MeasuredOperator", "NhwcConvolution", "OperatorCell", "SingleOperato
 
 
 class SingleOperator(Protocol):
-    """What is computed, float32."""
+    """Operator that is computed by itself, in float32."""
 
     @property
     def flops(self) -> int:
@@ -38,7 +38,7 @@ class SquareProduct:
 
     @property
     def shapes(self) -> str:
-        """Both matrices."""
+        """Shapes of both matrices."""
         return f"{self.size}x{self.size} * {self.size}x{self.size}"
 
 
@@ -56,7 +56,7 @@ class NhwcConvolution:
 
     @property
     def flops(self) -> int:
-        """Those of the sums over the window, and one for each bias."""
+        """Operations of the sums over the window, and one for each bias."""
         size = 1 + (self.size + 2 * self.padding - self.kernel) // self.stride
         return size**2 * self.channels_out * (2 * self.channels_in * self.kernel**2 + 1)
 
@@ -72,7 +72,7 @@ class NhwcConvolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCell:
-    """One operator."""
+    """Cell of one operator."""
 
     operator: str
     run: CpuRun
@@ -95,4 +95,4 @@ class MeasuredOperator:
     program: str
     """The file with the lowered IR, beside the table."""
     log_digest: str = ""
-    """Of the committed log; empty with ``--tune``, and of cells from before this was kept."""
+    """Digest of the committed log; empty with ``--tune``, and in cells that did not keep it."""

@@ -16,15 +16,15 @@ class TimedBatch:
     sequential_ms: float
     ios_ms: float
     speedup: float
-    """Of IOS over sequential order; where measured, the median of the rounds' ratios."""
+    """Speedup of IOS over sequential order; where measured, the median of the rounds' ratios."""
     race: Comparison | None
-    """All rounds; None where nothing was measured."""
+    """Race with all rounds; None where nothing was measured."""
     peer: str = ""
     """The fastest of the other frameworks; empty where none raced."""
     peer_ms: float | None = None
     over_peer: tuple[float, float, float] | None = None
-    """How many times as fast as it IOS is, and the interval of that."""
+    """Speedup of IOS over that peer, and its interval."""
     same: bool = False
     """Whether what IOS found is sequential order, which raced once."""
     left_out: tuple[str, ...] = ()
-    """Who took no part, and why."""
+    """Contestants that took no part, and why."""

@@ -16,6 +16,6 @@ class RunAtBatch:
     found_for: tuple[int, ...]
     ms: tuple[float, ...]
     picture: str
-    """Of the last block's schedule for this batch; empty where there is none."""
+    """File of a picture of the last block's schedule for this batch; empty where there is none."""
     race: Comparison | None
-    """All rounds; None where nothing was measured."""
+    """Race with all rounds; None where nothing was measured."""

@@ -11,7 +11,7 @@ __all__ = ["CpuDevice", "Transferred"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuDevice:
-    """What counts as a device on this CPU."""
+    """Part of this CPU that counts as a device."""
 
     lanes: int
     onednn: bool
@@ -31,4 +31,4 @@ class Transferred:
     found_for: tuple[str, ...]
     ms: tuple[float, ...]
     race: Comparison | None
-    """All rounds; None where nothing was measured."""
+    """Race with all rounds; None where nothing was measured."""

@@ -21,12 +21,13 @@ class PrunedSearch:
     lazy: bool
     """Whether only stages are priced that can win; else all of them."""
     ms: float
-    """Of the schedule; both kinds of search find equally good ones, and where measured only that of
-    the lazy one is raced."""
+    """Milliseconds of the schedule; both kinds of search find equally good ones, and where measured
+    only that of the lazy one is raced."""
     seconds: float
-    """Of the search, pricing included; no price is known before, but all merges are compiled."""
+    """Seconds of the search, pricing included; no price is known before, but all merges are
+    compiled."""
     priced: int
-    """Stages."""
+    """Number of stages that were priced."""
     possible: int
     states: int
     transitions: int
@@ -40,11 +41,11 @@ class PrunedSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedNetwork:
-    """All searches of a network."""
+    """Searches of a network with all limits."""
 
     searches: tuple[PrunedSearch, ...]
     race: Comparison | None
-    """Of the schedules, one for each pair of limits; None where nothing was measured."""
+    """Race of the schedules, one for each pair of limits; None where nothing was measured."""
 
 
 def limits_text(limits: tuple[int, int]) -> str:

@@ -17,26 +17,26 @@ SAMPLED = ("sequential", "IOS-parallel", "IOS-both")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledSchedule:
-    """One schedule of it."""
+    """Schedule of the sample network."""
 
     name: str
     ms: float
     over_sequential: float
-    """How many times as fast as sequential order; where measured, the median of the rounds."""
+    """Speedup over sequential order; where measured, the median of the rounds."""
     stages: tuple[str, ...]
     stage_us: tuple[float, ...]
-    """What each stage takes by itself."""
+    """Microseconds of each stage by itself."""
     picture: str
     """The file that it is drawn in; empty where matplotlib is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledNetwork:
-    """What was found of all schedules of a device."""
+    """Schedules of the sample network on a device."""
 
     schedules: tuple[SampledSchedule, ...]
     race: Comparison | None
-    """All rounds; None where nothing was measured."""
+    """Race with all rounds; None where nothing was measured."""
 
 
 def stages_text(graph: OperatorGraph, stages: Sequence[Stage]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ __all__ = ["CONTESTANTS", "NAMES", "TUNE", "FoundSchedules"]
 
 NAMES = tuple(SCHEDULERS)
 TUNE = "tune"
-"""What ``tune`` keeps of all it races; only measured networks have it."""
+"""Name of what ``tune`` keeps of all it races; only measured networks have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,12 @@ class FoundSchedules:
     priced_by: str
     """The clock, or the model."""
     kept: str
-    """What ``tune`` keeps; empty where nothing was measured."""
+    """Name of what ``tune`` keeps; empty where nothing was measured."""
     race: Comparison | None
-    """All rounds; None where nothing was measured."""
+    """Race with all rounds; None where nothing was measured."""
 
     def speedup(self, name: str) -> float:
-        """How many times as fast as sequential order: of medians of ratios where measured."""
+        """Speedup over sequential order; where measured, the median of the rounds' ratios."""
         if self.race is not None:
             contestant = self.kept if name == TUNE else CONTESTANTS[name]
             return self.race.speedup(contestant, over=CONTESTANTS[NAMES[0]]).ratio
@@ -40,4 +40,4 @@ class FoundSchedules:
 
 
 CONTESTANTS = {name: name for name in NAMES} | {"IOS-parallel": "IOS-concurrent"}
-"""What evaluations call the schedules."""
+"""Names that evaluations give the schedules."""

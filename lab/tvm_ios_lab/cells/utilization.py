@@ -11,7 +11,7 @@ SCHEDULES = ("sequential", "IOS-both")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyTime:
-    """One run of one schedule."""
+    """Busy time in one run of one schedule."""
 
     schedule: str
     run_us: float
@@ -32,7 +32,7 @@ class Busyness:
     """Runs of all schedules on one device."""
 
     unit: str
-    """What is counted."""
+    """Unit of what is counted."""
     runs: tuple[BusyTime, ...]
     uncounted: str = ""
-    """Why instructions are not counted, where they could be."""
+    """Reason why instructions are not counted, where they could be."""

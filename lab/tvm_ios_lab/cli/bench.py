@@ -35,7 +35,7 @@ NETWORKS = (
     "nasnet_large",
 )
 FOLDER, TABLE = Path("lab/results"), Path("lab/README.md")
-"""Where results of networks go by themselves."""
+"""Folder and table file for results of networks where the user names none."""
 RACE = "compiled.json"
 """The file of ``--output`` that holds the race of compiled models."""
 

@@ -172,7 +172,7 @@ def _run(
 
 
 def _words(name: str, arguments: argparse.Namespace, *, peers_python: str) -> list[str]:
-    """What makes the same on another machine."""
+    """Words of the command that makes the same on another machine."""
     words = ["tvm-ios", "experiment", name]
     words += [f"--{flag}" for flag in ("quick", "tune") if getattr(arguments, flag)]
     if arguments.lanes is not None:
@@ -185,7 +185,7 @@ def _words(name: str, arguments: argparse.Namespace, *, peers_python: str) -> li
 
 
 def _go_on(arguments: argparse.Namespace) -> str:
-    """What goes on here after an interruption."""
+    """Command that goes on here after an interruption."""
     words = _words(arguments.name, arguments, peers_python=str(arguments.peers_python))
     words += ["--output", str(arguments.output)]
     if arguments.database is not None:

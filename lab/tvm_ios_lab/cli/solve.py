@@ -268,7 +268,7 @@ def _answer(name: str, arguments: argparse.Namespace, solutions: list[_Solution]
 
 
 def _source(solutions: list[_Solution]) -> str:
-    """Where the prices come from."""
+    """Origin of the prices."""
     described = {
         solution.prices.description
         for solution in solutions

@@ -1,4 +1,4 @@
-"""Which steps an evaluation has, what each waits for, and in which order they are worth doing."""
+"""Steps of an evaluation, what each waits for, and the order in which they are worth doing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Kernels(StrEnum):
 
 
 class Work(StrEnum):
-    """What a step does."""
+    """Kind of work that a step does."""
 
     REFERENCE = "reference"
     """Describe the network, choose inputs, compute in float64."""
@@ -39,12 +39,12 @@ class Work(StrEnum):
 
 
 class Place(Enum):
-    """What a step needs for itself."""
+    """Part of the machine that a step needs for itself."""
 
     CPU = "cpu"
-    """A core; several run side by side."""
+    """Steps on one core each; several run side by side."""
     GPU = "gpu"
-    """The GPU; CPU steps may run beside it."""
+    """Steps that need the GPU; CPU steps may run beside them."""
     ALONE = "alone"
     """The GPU and the whole machine."""
 
@@ -71,14 +71,14 @@ _RESUMING = frozenset({Work.SEARCH, Work.LOWER, Work.TUNE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One network at one batch size."""
+    """Network at one batch size."""
 
     network: str
     batch_size: int = 1
 
     @property
     def name(self) -> str:
-        """As files are called."""
+        """Name of the case in names of files."""
         return f"{self.network}_bs{self.batch_size}"
 
     @property
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def stock(self) -> str:
-        """What TVM makes of the network by itself."""
+        """Path of what TVM makes of the network by itself."""
         return f"exported/{self.name}/tvm.so"
 
     def exported(self, kernels: Kernels) -> str:
@@ -98,33 +98,33 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One process of an evaluation."""
+    """Process of an evaluation."""
 
     case: Case
     work: Work
     kernels: tuple[Kernels, ...] = ()
-    """Those it is about; several where it compares."""
+    """Kernels that the step is about; several where it compares."""
     needs: tuple[str, ...] = ()
     """Steps that have to be done."""
     after: tuple[str, ...] = ()
     """Steps that have to be done, skipped or failed: what they made is used where it is there."""
     expected_s: float
-    """How long it takes, before one like it has been seen; of tuning, what it takes to begin."""
+    """Seconds of the step before one like it has been seen; of tuning, those it takes to begin."""
 
     @property
     def name(self) -> str:
-        """As files are called."""
+        """Name of the step in names of files."""
         about = ["+".join(self.kernels)] if self.kernels else []
         return ".".join([self.case.name, self.work.value, *about])
 
     @property
     def place(self) -> Place:
-        """What it needs for itself."""
+        """Part of the machine that the step needs for itself."""
         return _PLACES.get(self.work, Place.GPU)
 
     @property
     def leaves(self) -> str | None:
-        """What later steps need of it beside its outcome, within the evaluation's folder."""
+        """Path of what later steps need beside the outcome, within the evaluation's folder."""
         if self.work is Work.REFERENCE:
             return self.case.folder
         if self.work is Work.LOWER:
@@ -141,7 +141,7 @@ class Step:
 def agenda(
     cases: Sequence[Case], *, tuned: Sequence[Case], proof: bool, torch: bool
 ) -> tuple[Step, ...]:
-    """All steps, the most worthwhile first.
+    """Steps of an evaluation, the most worthwhile first.
 
     Untuned and cuDNN kernels come first, of every case; what needs tuning comes last.
 

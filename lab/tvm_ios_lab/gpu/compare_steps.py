@@ -33,11 +33,12 @@ from tvm_ios_lab.peers.network import TOLERANCE, Floats, read_case, relative_err
 __all__ = ["measure", "outputs", "prove", "torch"]
 
 _COMPILE_SHARE = 0.8
-"""Of the time that is left, what PyTorch may take to prepare a mode."""
+"""Share of the time left that PyTorch may take to prepare a mode."""
 _LONGEST_PREPARE_S = 180.0
-"""At most, of modes that compile nothing; `Settings` has the limit of the one that does."""
+"""Most seconds to prepare modes that compile nothing; `Settings` has the limit of the one that
+does."""
 _ROUNDS_SHARE = 0.7
-"""Of the time that is left, what all rounds may take; there are fewer of them else."""
+"""Share of the time left that all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
 
 
@@ -73,7 +74,7 @@ def outputs(place: Workplace, step: Step) -> dict[str, Any]:
 
 
 def prove(found: Mapping[str, Floats], reference: Floats) -> dict[str, Any]:
-    """What is wrong with outputs.
+    """Errors of outputs, and which of them are wrong.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ def _input(place: Workplace, case: Case) -> tuple[str, Floats]:
 def _compared(
     runs: dict[str, TimedRuns], options: CompareOptions, notes: list[str], left_s: float
 ) -> Comparison:
-    """Each once alone first, so that one who fails is left out and ends nothing."""
+    """Comparison of those that run once alone; who fails there is left out and ends nothing."""
     round_s = 0.0
     for who in list(runs):
         try:
@@ -214,7 +215,7 @@ def _clocks() -> str:
 
 
 def _trace(place: Workplace, step: Step, entry: Entry, module: CudaGraphModule) -> None:
-    """One traced run, for Perfetto."""
+    """Write one traced run, for Perfetto."""
     path = place.folder / "traces" / f"{step.case.name}.{entry.kernels.value}.json"
     path.parent.mkdir(exist_ok=True)
     write_chrome_trace(module.trace(), path, name=f"{step.case.name}, {entry.name(STREAMS)}")

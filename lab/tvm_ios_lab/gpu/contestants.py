@@ -37,19 +37,19 @@ _CREATE_GRAPH = "tvm.graph_executor_cuda_graph.create"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One of our schedules on some kernels."""
+    """Schedule of ours on some kernels."""
 
     kernels: Kernels
     who: str
     path: Path
 
     def name(self, way: str) -> str:
-        """As results call it."""
+        """Name of the contestant in results."""
         return our_name(self.kernels, self.who, way)
 
 
 def entries(place: Workplace, case: Case, kernels: Sequence[Kernels]) -> list[Entry]:
-    """All of ours that were exported; a list that is best on one lane is not."""
+    """Contestants of ours that were exported; a list that is best on one lane is not."""
     exported = {
         each: place.ledger.data(f"{case.name}.lower.{each.value}").get("launches", ())
         for each in kernels
@@ -66,7 +66,7 @@ def entries(place: Workplace, case: Case, kernels: Sequence[Kernels]) -> list[En
 def opened(
     place: Workplace, entry: Entry, name: str, image: NDArray[np.float32]
 ) -> Iterator[dict[str, CudaGraphModule]]:
-    """Both executors of one of ours, by way, on the same kernels and weights, input in place.
+    """Open both executors of one of ours, by way, on the same kernels and weights, input in place.
 
     cuDNN's algorithms come from the prices, so both use the same.
     """

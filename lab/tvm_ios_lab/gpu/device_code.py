@@ -47,7 +47,7 @@ def kept_device_code(folder: Path) -> Iterator[None]:
 
 
 def compiler_text() -> str:
-    """What compiles device code here, with its version."""
+    """Name and version of the compiler of device code on this machine."""
     if shutil.which("nvcc") is None:
         nvrtc = find_nvrtc()
         if nvrtc is None:

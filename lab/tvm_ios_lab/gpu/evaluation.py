@@ -20,13 +20,13 @@ __all__ = ["Forecast", "run_steps"]
 
 _LOOK_S = 0.2
 _DRAIN_S = 40.0
-"""What needs the machine for itself keeps others from beginning, if those that run end so soon."""
+"""Seconds within which those that run must end for a waiting step to keep others from beginning."""
 _WHOLE = 0.8
-"""Of the budget: with so much left, a step is begun whatever it is expected to take, once."""
+"""Share of the budget with which a step is begun whatever it is expected to take, once."""
 
 
 class Forecast:
-    """How long steps take, by the last ones like them.
+    """Forecast of how long steps take, by the last ones like them.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Forecast:
         self._steps = steps
 
     def expected_s(self, step: Step) -> float:
-        """Of the same network if there was one, else of any; at least what it was cut after."""
+        """Longest seconds of steps like it, of its network if any; no less than it had in vain."""
         if step.work is Work.TUNE:
             return step.expected_s  # it ends itself in time
         like = [other for other in self._steps if other.work is step.work]

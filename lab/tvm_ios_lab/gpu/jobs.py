@@ -1,4 +1,4 @@
-"""One step as a process of its own: what it breaks, a GPU's context above all, goes with it."""
+"""Steps as processes of their own: what one breaks, a GPU's context above all, goes with it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from tvm_ios_lab.places import ROOT, python_path
 
 __all__ = ["Job", "child_environment", "die_with_parent"]
 
-"""Of the repository."""
 _PR_SET_PDEATHSIG = 1
 _LAST_LINES = 5
 _THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """TVM's, PyTorch's, numpy's."""
 _QUEUES = "32"
-"""Of a GPU, into which streams issue: with the driver's eight, every ninth waits for another."""
+"""Queues of a GPU, into which streams issue: with the driver's eight, a ninth stream would wait."""
 
 
 class Job:
@@ -66,7 +65,7 @@ class Job:
         return time.monotonic() - self._begin
 
     def ended(self) -> Outcome | None:
-        """What came of it; None while it runs."""
+        """Outcome of the step; None while it runs."""
         code = self._process.poll()
         if code is None:
             return None
@@ -76,7 +75,7 @@ class Job:
         )
 
     def cut(self) -> Outcome:
-        """End it; the next call does it again."""
+        """End the step; the next call does it again."""
         self._kill()
         return self._keep(Status.CUT, "the budget of the call was spent")
 
@@ -100,7 +99,7 @@ class Job:
 
 
 def child_environment(changes: Mapping[str, str], *, python: str | None = None) -> dict[str, str]:
-    """Of a process that finds this repository and nvcc, as ours but for some changes.
+    """Environment of a process that finds this repository and nvcc, as ours but for some changes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What came of every step: one file each, written whole or not at all."""
+"""Outcomes of steps: one file each, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Outcome:
     status: Status
     seconds: float
     reason: str = ""
-    """Why it was not done, in a line."""
+    """Reason why the step was not done, in a line."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What later steps and the table read."""
+    """Data that later steps and the table read."""
 
 
 class Ledger:
@@ -44,7 +44,7 @@ class Ledger:
         return read_noun(Outcome, self.path(step), remedy="delete it to do the step again")
 
     def data(self, step: str) -> Mapping[str, Any]:
-        """What a step left for later ones; empty where it was not done."""
+        """Data that a step left for later ones; empty where it was not done."""
         outcome = self.outcome(step)
         return {} if outcome is None else outcome.data
 
@@ -106,13 +106,13 @@ class Ledger:
         self.path(step).unlink(missing_ok=True)
 
     def path(self, step: str) -> Path:
-        """Its outcome."""
+        """File of a step's outcome."""
         return self.folder / f"{step}.json"
 
     def log(self, step: str) -> Path:
-        """What it printed."""
+        """File of what a step printed."""
         return self.folder / f"{step}.log"
 
     def traceback(self, step: str) -> Path:
-        """Where it failed."""
+        """File of the traceback of a step that failed."""
         return self.folder / f"{step}.error.txt"

@@ -35,17 +35,17 @@ _PACKAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What results are valid for."""
+    """Machine that results are valid for."""
 
     target: str
-    """What is compiled for, such as ``cuda -arch=sm_90``."""
+    """TVM target of the kernels, such as ``cuda -arch=sm_90``."""
     device: str
     facts: Mapping[str, str]
     """Device, driver, processor."""
     versions: Mapping[str, str]
 
     def write(self, folder: Path) -> None:
-        """Keep it; refuse a folder with results of another device."""
+        """Write the machine into a folder; refuse one with results of another device."""
         path = folder / "machine.json"
         if path.exists():
             before = self.read(folder)
@@ -58,7 +58,7 @@ class Machine:
 
     @classmethod
     def read(cls, folder: Path) -> Machine:
-        """That of a folder."""
+        """Machine of a folder."""
         path = folder / "machine.json"
         try:
             return cls(**json.loads(path.read_text()))

@@ -1,4 +1,4 @@
-"""What contestants are called in results; no TVM here."""
+"""Names of contestants in results; no TVM here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 SEQUENTIAL, GREEDY, IOS = "sequential", "greedy", "IOS-both"
 SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS, "IOS-both + list")
-"""As :mod:`tvm_ios_lab.bench.evaluation` calls them."""
+"""Names of schedules, as :mod:`tvm_ios_lab.bench.evaluation` has them."""
 STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
 EAGER, TORCH_GRAPH, COMPILED = "torch eager", "torch CUDA graph", "torch.compile"
@@ -30,5 +30,5 @@ PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED)
 
 
 def our_name(kernels: Kernels, who: str, way: str) -> str:
-    """One of ours: a schedule on some kernels, in one way of running it."""
+    """Name of a contestant of ours: a schedule on some kernels, in one way of running it."""
     return f"{kernels.value} {who}, {way}"

@@ -1,4 +1,4 @@
-"""What a network has to compute: numpy in float64, from its description, without TVM.
+"""Reference outputs of a network: numpy in float64, from its description, without TVM.
 
 A batch repeats a few different images. Their number is odd, so that images mixed up by a power of
 two show, and each is computed once.

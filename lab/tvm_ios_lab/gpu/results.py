@@ -1,4 +1,4 @@
-"""What was measured, read back: ratios of one interleaved run each, and goals."""
+"""Stored results, read back: ratios of one interleaved run each, and goals."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["Goal", "Result", "goals", "results"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One network on one kind of kernels, of one interleaved run."""
+    """Result of one network on one kind of kernels, of one interleaved run."""
 
     case: Case
     kernels: Kernels
     record: BenchmarkRecord
 
     def ratio(self, who: str, over: str, way: str = GRAPH) -> float | None:
-        """How many times as fast a schedule is as another one, or as a peer."""
+        """Speedup of a schedule over another one, or over a peer."""
         names = self.record.comparison.names
         ours = our_name(self.kernels, who, way)
         other = over if over in PEERS else our_name(self.kernels, over, way)
@@ -41,7 +41,7 @@ class Result:
         return self.record.comparison.speedup(ours, over=other).ratio
 
     def median_ms(self, who: str) -> float | None:
-        """Of a schedule as a CUDA graph."""
+        """Milliseconds of a schedule as a CUDA graph."""
         name = our_name(self.kernels, who, GRAPH)
         if name not in self.record.comparison.names:
             return None
@@ -59,7 +59,7 @@ class Goal:
     """So many of the four have a result."""
 
     def as_text(self) -> str:
-        """One line; a goal is met only by all four networks."""
+        """Line of text; a goal is met only by all four networks."""
         if self.found is None:
             return f"not measured: {self.text}"
         whole = self.networks == len(MAIN_NETWORKS)
@@ -70,7 +70,7 @@ class Goal:
 
 
 def results(folder: Path, cases: Sequence[Case]) -> list[Result]:
-    """Of every case the run that compares most kernels."""
+    """Result of the run that compares most kernels, for every case."""
     found = []
     for case in cases:
         records = [

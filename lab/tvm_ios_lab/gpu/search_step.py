@@ -24,7 +24,7 @@ from tvm_ios_lab.gpu.workplace import Workplace
 __all__ = ["search"]
 
 _LONGEST_S = 240.0
-"""Of pricing single operators and three searches."""
+"""Most seconds for pricing single operators and three searches."""
 _QUICK = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.02)
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation was asked for, kept in its folder: every process reads the same."""
+"""Settings of an evaluation, kept in its folder: every process reads the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios_lab.harness.ledger import write_noun
 __all__ = ["MAIN_NETWORKS", "NETWORKS", "Settings"]
 
 MAIN_NETWORKS = ("inception_v3", "randwire", "nasnet_large", "squeezenet")
-"""Those of the IOS paper, over which geometric means are taken."""
+"""Networks of the IOS paper, over which geometric means are taken."""
 NETWORKS = (
     "squeezenet",
     "randwire_small",
@@ -26,12 +26,12 @@ NETWORKS = (
 BATCHED = "inception_v3"
 """The network that is also evaluated at larger batches."""
 FIXED = ("quick", "rounds", "streams", "proof")
-"""What all calls on one folder have to agree in."""
+"""Settings that all calls on one folder have to agree in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All options of an evaluation but its budget."""
+    """Settings of an evaluation but its budget."""
 
     networks: tuple[str, ...] = NETWORKS
     batch_sizes: tuple[int, ...] = (1, 16, 32, 64, 128)
@@ -59,7 +59,7 @@ class Settings:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps, the most worthwhile first."""
+        """Steps of the evaluation, the most worthwhile first."""
         return agenda(
             self.cases,
             tuned=[case for case in self.cases if self.is_tuned(case)],
@@ -82,7 +82,7 @@ class Settings:
         return None
 
     def write(self, folder: Path) -> None:
-        """Keep them; refuse a folder that was begun with others."""
+        """Write the settings into a folder; refuse one that was begun with others."""
         path = folder / "settings.json"
         if path.exists():
             before = self.read(folder)
@@ -97,7 +97,7 @@ class Settings:
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
-        """Those of a folder."""
+        """Settings of a folder."""
         path = folder / "settings.json"
         try:
             record = json.loads(path.read_text())

@@ -82,7 +82,7 @@ class TorchProcess:
         self._process.communicate()
 
     def versions(self) -> dict[str, str]:
-        """Of PyTorch and what it brings."""
+        """Versions of PyTorch and what it brings."""
         return self._ask({"do": "versions"}, _PROBE_LIMIT_S)
 
     def prepare(self, mode: str, limit_s: float) -> dict[str, float]:

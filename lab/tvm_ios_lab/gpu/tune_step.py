@@ -22,7 +22,7 @@ __all__ = ["tune"]
 _PASSES = (8, 16, 32, 64, 128, 256, 512)
 """Candidates of each task, pass by pass, so that no task goes without."""
 _MARGIN_S = 15.0
-"""Of the call, for what is begun when the time is up."""
+"""Seconds at the end of the call for what is begun when the time is up."""
 
 
 def tune(place: Workplace, step: Step) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def tune(place: Workplace, step: Step) -> dict[str, Any]:
 
 
 def _passes(place: Workplace, step: Step, seconds: float) -> tuple[str, bool]:
-    """What was found, and whether there is nothing more to try."""
+    """Report of the tuning, and whether there is nothing more to try."""
     end = time.monotonic() + seconds
     module, params = place.network(step.case)
     # Not around the tuning: candidates are compiled once, and need not be kept.
@@ -74,7 +74,7 @@ def _passes(place: Workplace, step: Step, seconds: float) -> tuple[str, bool]:
 
 
 def _candidates(log: Path) -> tuple[int, int]:
-    """How many a log has, and how many of them ran."""
+    """Number of candidates in a log, and of those that ran."""
     lines = log.read_text().splitlines() if log.exists() else []
     return len(lines), sum(json.loads(line)["result"][1] == 0 for line in lines)
 

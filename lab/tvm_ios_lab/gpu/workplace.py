@@ -1,4 +1,4 @@
-"""Where a step works: the folder's layout, and the models as every step builds them."""
+"""Workplace of a step: the folder's layout, and the models as every step builds them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Workplace:
     folder: Path
     settings: Settings
     end: float
-    """When the budget is spent, by the monotonic clock."""
+    """Time at which the budget is spent, by the monotonic clock."""
 
     @property
     def left_s(self) -> float:
@@ -52,12 +52,12 @@ class Workplace:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What came of other steps."""
+        """Outcomes of other steps."""
         return Ledger(self.folder)
 
     @cached_property
     def machine(self) -> Machine:
-        """Where everything is measured."""
+        """Machine of the evaluation."""
         return Machine.read(self.folder)
 
     @property
@@ -67,7 +67,7 @@ class Workplace:
 
     @property
     def device_code(self) -> Path:
-        """What nvcc made."""
+        """Folder of compiled device code."""
         return self.folder / "device-code"
 
     def case_folder(self, case: Case) -> Path:
@@ -79,7 +79,7 @@ class Workplace:
         return self.folder / case.exported(kernels) / f"{who}.so"
 
     def stock(self, case: Case) -> Path:
-        """What TVM makes of the network by itself."""
+        """File of what TVM makes of the network by itself."""
         return self.folder / case.stock
 
     def schedule(self, case: Case, kernels: Kernels, who: str) -> Path:
@@ -87,7 +87,7 @@ class Workplace:
         return self.folder / "schedules" / f"{case.name}.{kernels.value}.{who}.json"
 
     def schedules(self, case: Case, kernels: Kernels) -> dict[str, InterOpSchedule]:
-        """All that were found, by contestant."""
+        """Schedules that were found, by contestant."""
         names = self.ledger.data(f"{case.name}.search.{kernels.value}").get("contestants", ())
         return {
             who: InterOpSchedule.from_json(self.schedule(case, kernels, who).read_text())
@@ -95,7 +95,7 @@ class Workplace:
         }
 
     def log(self, case: Case) -> Path:
-        """Its tuning records."""
+        """Tuning records of a case."""
         return self.folder / "records" / f"{case.name}.autotvm.log"
 
     def begin_log(self, case: Case) -> None:

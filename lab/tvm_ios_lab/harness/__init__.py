@@ -1,1 +1,1 @@
-"""What the experiments of the paper share: their protocol, records, problems, and how they run."""
+"""Protocol, records and stored problems of the experiments of the paper, and how they run."""

@@ -1,4 +1,4 @@
-"""What is kept of a cell: a versioned JSON file each, written when the cell is over."""
+"""Records of cells: a versioned JSON file each, written when the cell is over."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ class CellRecord(Measurement):
     """Fields of the cell."""
     status: Status
     message: str
-    """Why it failed."""
+    """Reason why the cell failed; empty where it did not."""
     seconds: float
-    """What the cell took."""
+    """Seconds that the cell took."""
     time_budget_s: float | None
-    """For building and searching its network; None where nothing was measured, and of old cells."""
+    """Seconds for building and searching its network; None where nothing was measured, and of old
+    cells."""
     found: Any
     """Fields of what was found; None where the cell failed."""
 
 
 def record_path(folder: Path, experiment: Experiment[Any, Any], cell: Any) -> Path:
-    """Where the record of a cell lies: its values, and a digest that no two cells share."""
+    """Path of a cell's record: the cell's values, and a digest that no two cells share."""
     said = json.dumps(noun_record(type(cell), cell), sort_keys=True)
     digest = hashlib.sha256(said.encode()).hexdigest()[:8]
     words = re.sub(r"[^a-z0-9.]+", "-", cell_title(cell).lower()).strip("-")[:80]

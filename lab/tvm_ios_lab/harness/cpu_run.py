@@ -1,4 +1,4 @@
-"""How a cell is measured on this CPU. Free of TVM, as cells are listed without it."""
+"""Settings of a cell that is measured on this CPU. Free of TVM, as cells are listed without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CpuRun:
     small: bool
     """Whether the network is a small one of its kind."""
     batch: int = 1
-    """Images."""
+    """Images in a batch."""
 
     @property
     def size(self) -> str:
@@ -35,7 +35,7 @@ class CpuRun:
 def cpu_run(
     settings: Settings, *, batch: int = 1, has_sizes: bool = True, rounds: int | None = None
 ) -> CpuRun:
-    """How cells are measured under these settings.
+    """Lanes, rounds and size of cells that are measured under these settings.
 
     Parameters
     ----------

@@ -20,10 +20,10 @@ class FoundFor(Generic[PlaceT]):
     """Latencies at one place, by the place that a schedule was found for."""
 
     own: PlaceT
-    """Where all of them run."""
+    """Place where all of the schedules run."""
     ms: Mapping[PlaceT, float]
     told: Mapping[PlaceT, float]
-    """Published milliseconds; empty where nothing is published of this place."""
+    """Published milliseconds, by place; empty where nothing is published."""
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """The last six cells of a row for each schedule.
@@ -43,7 +43,7 @@ class FoundFor(Generic[PlaceT]):
             )
 
     def error(self, place: PlaceT) -> float | None:
-        """How far the model is off; None for the own schedule, and where nothing is published."""
+        """Relative error of the model; None for the own schedule and for what was not published."""
         if place == self.own or place not in self.told:
             return None
         ratios = (each[place] / each[self.own] for each in (self.ms, self.told))

@@ -1,4 +1,4 @@
-"""Where a cell's tuned kernels come from: a log of the checkout, or a search of its own."""
+"""Sources of a cell's tuned kernels: a log of the checkout, or a search of its own."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class KernelSource:
     """Candidates of a search with a log of its own; 0 takes the committed log."""
 
     def __str__(self) -> str:
-        """Where the kernels come from, in words."""
+        """Source of the kernels, in words."""
         return f"{self.trials} candidates" if self.trials else "committed log"
 
     def digest(self, log: str) -> str:
-        """That of the committed log as it is now; empty where a cell has a log of its own."""
+        """Digest of the committed log as it is now; empty where a cell has a log of its own."""
         return "" if self.trials else stored_digest(log)
 
     def remark(self, digest: str, log: str) -> str:
-        """What a row says of a log that is not the one of now, or that its cell did not keep."""
+        """Remark of a row whose log is not the one of now, or is not known."""
         if digest == self.digest(log):
             return ""
         return " (another log)" if digest else " (unknown log)"

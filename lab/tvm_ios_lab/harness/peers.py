@@ -53,27 +53,27 @@ class PeerGroup:
     """Ways to run other frameworks, as the programs name them."""
 
     def __str__(self) -> str:
-        """All of them in words."""
+        """Frameworks of the group, in words."""
         return f"against {', '.join(self.ways)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRecipe:
-    """How a set of our kernels is made."""
+    """Recipe of a set of our kernels."""
 
     text: str
-    """Of the TOML file that `tvm-ios tune --config` reads."""
+    """Text of the TOML file that `tvm-ios tune --config` reads."""
     log: Path | None = None
     """Tuning records that are used though nothing is tuned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raced:
-    """One race, and what took no part."""
+    """Race with other frameworks, and what took no part."""
 
     record: BenchmarkRecord
     left_out: tuple[str, ...]
-    """Why, a line each."""
+    """Contestants that took no part, and why, a line each."""
 
     def fastest(self, peers: Sequence[str]) -> str | None:
         """The fastest contestant of these peers, with whatever threads; None where none raced."""
@@ -106,9 +106,9 @@ class PeerRace:
     lanes: int
     rounds: int
     folder: Path
-    """Where networks, builds and the results of races go."""
+    """Folder of networks, builds and the results of races."""
     against: PeerGroup | None
-    """None where we race ourselves."""
+    """Frameworks to race against; None where we race ourselves."""
     peers_python: Path | None
     """Interpreter that has the peers."""
     limit_s: float
@@ -178,7 +178,7 @@ class PeerRace:
     def _run(
         self, program: str, python: str, words: Sequence[str], *, may_fail: bool = False
     ) -> list[str]:
-        """What a program says went wrong, a line each; nothing where all is well."""
+        """Errors that a program tells, a line each; nothing where all is well."""
         command = [python, "-m", f"{_MODULE}.{program}", *words]
         try:
             # What one of them leaves behind would disturb all that is measured later.
@@ -210,7 +210,7 @@ class PeerRace:
 
 
 def peer_group(settings: Settings, ways: tuple[str, ...]) -> PeerGroup | None:
-    """Who races under these settings: nobody where no interpreter has other frameworks."""
+    """Frameworks that race under these settings; None where no interpreter has them."""
     return PeerGroup(ways=ways) if settings.peers else None
 
 
@@ -239,7 +239,7 @@ def peer_race(
 
 
 def _errors(said: str) -> Iterator[str]:
-    """What programs say went wrong, a line each."""
+    """Errors that programs tell, a line each."""
     for line in said.splitlines():
         found = re.search(r"\berror: (.*)", line)
         if found:

@@ -1,4 +1,4 @@
-"""What an experiment is: cells, a way to measure one, a table and a figure of what came out.
+"""Protocol of experiments: cells, a way to measure one, a table and a figure of what came out.
 
 An experiment is a frozen noun in a module of ``papers/`` and a line of its registry.
 Its cells are frozen dataclasses of plain values, and so is what is found in a cell: both are kept
@@ -26,7 +26,7 @@ REMARK = "remark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What decides which cells an experiment has."""
+    """Settings that decide which cells an experiment has."""
 
     lanes: int
     """Lanes of this CPU that measured cells use."""
@@ -45,10 +45,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a cell is measured with."""
+    """Means to measure a cell with."""
 
     folder: Path
-    """Where pictures and schedules of cells go, beside the table."""
+    """Folder of pictures and schedules of cells, beside the table."""
     database: Path | None = None
     """The profile database; None for the one in the cache."""
     time_budget: float = 240.0
@@ -64,36 +64,36 @@ class Outcome(Generic[CellT, FoundT]):
 
     cell: CellT
     found: FoundT | None
-    """None where it failed."""
+    """Result of the cell; None where it failed."""
     why: str = ""
-    """Why it failed."""
+    """Reason why the cell failed."""
     taken_at: str = ""
-    """When it was measured or computed: ISO 8601, in UTC."""
+    """Time at which it was measured or computed: ISO 8601, in UTC."""
     machine: str = ""
     """The processor that did it."""
 
 
 class Experiment(Protocol[CellT, FoundT]):
-    """One experiment."""
+    """Experiment of a paper."""
 
     @property
     def name(self) -> str:
-        """What ``tvm-ios experiment`` calls it."""
+        """Name for ``tvm-ios experiment``."""
         ...
 
     @property
     def title(self) -> str:
-        """One line for people."""
+        """Title for people, in one line."""
         ...
 
     @property
     def published(self) -> str:
-        """Where the published numbers of the table stand, and what was measured there."""
+        """Source of the published numbers in the table, and what was measured there."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the table has to know, a paragraph each."""
+        """Paragraphs that a reader of the table has to know."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class Experiment(Protocol[CellT, FoundT]):
         ...
 
     def cells(self, settings: Settings, /) -> tuple[CellT, ...]:
-        """All cells, the quick ones first."""
+        """Cells of the experiment, the quick ones first."""
         ...
 
     def measure(self, cell: CellT, bench: Bench, /) -> FoundT:

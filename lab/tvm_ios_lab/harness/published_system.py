@@ -57,7 +57,7 @@ class RememberedPrices:
 
     @property
     def description(self) -> str:
-        """Where the prices come from."""
+        """Origin of the prices."""
         return self.model.description
 
     def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
@@ -143,7 +143,7 @@ SYSTEMS: Mapping[str, GpuSystem] = {
     "K80": GpuSystem(gpu=GPU.by_name("k80"), published=True),
     "H100": GpuSystem(gpu=GPU.by_name("h100"), published=False),
 }
-"""What experiments compute: both GPUs of the paper with its system, and one of today."""
+"""Systems that experiments compute: both GPUs of the paper, and one of today."""
 
 
 def published_kernels(part: RecordedPart, batch_size: int) -> list[tuple[KernelWork, ...]]:

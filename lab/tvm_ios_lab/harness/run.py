@@ -42,18 +42,18 @@ class ExperimentRun:
 
     experiment: Experiment[Any, Any]
     command: str
-    """What it was run by; records say by what they were made."""
+    """Command of this run; records say by what they were made."""
     outcomes: tuple[Outcome[Any, Any], ...]
     records: tuple[CellRecord, ...]
-    """Of all cells, in their order."""
+    """Records of all cells, in their order."""
     files: tuple[Path, ...]
-    """What was written: the table, and the figure if there is one."""
+    """Files that were written: the table, and the figure if there is one."""
     remarks: tuple[str, ...] = ()
-    """What could not be made of it, such as a figure without matplotlib."""
+    """Remarks on what could not be made, such as a figure without matplotlib."""
 
     @property
     def table(self) -> Table:
-        """Every cell."""
+        """Table of every cell."""
         return self.experiment.table(self.outcomes)
 
     @property
@@ -103,7 +103,7 @@ class ExperimentRun:
         )
 
     def _race_notes(self) -> Iterator[str]:
-        """What the races of cells say of themselves, such as that the machine was busy."""
+        """Notes that the races of cells have, such as that the machine was busy."""
         for each in self.outcomes:
             race: Comparison | None = getattr(each.found, "race", None)
             if race is not None and race.notes:

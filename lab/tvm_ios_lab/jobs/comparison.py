@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _record(options: argparse.Namespace) -> dict[str, Any]:
-    """What is done already, or the beginning of it."""
+    """Record of what is done already, or the beginning of it."""
     settings = {name: getattr(options, name) for name in ("trials", "networks", "rounds", "leases")}
     if options.out.exists():
         record: dict[str, Any] = json.loads(options.out.read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def _record(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _pieces(options: argparse.Namespace) -> Iterator[Piece]:
-    """All that is to be done, in order; a piece has a name."""
+    """Pieces that are to be done, in order; a piece has a name."""
     ways = [Way(name) for name in options.ways]
     for seed in range(options.seeds):
         shuffled = random.Random(seed)
@@ -253,7 +253,7 @@ def _cells(
 
 
 def _faster(way: Way, lines: Sequence[str]) -> list[float]:
-    """How many times as fast a way's network is as that of ``sequential``, if it raced."""
+    """Speedup of a way's network over that of ``sequential``; empty where it did not race."""
     ratios = {Way.SEQUENTIAL.value: "1", **dict(_FASTER.findall("\n".join(lines)))}
     return [float(ratios[way.value])] if way.value in ratios else []
 

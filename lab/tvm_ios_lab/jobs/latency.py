@@ -1,4 +1,4 @@
-"""What the local executor of jobs costs: decisions, the daemon, and the way of a grant to a worker.
+"""Cost of the local executor of jobs: decisions, the daemon, and a grant's way to a worker.
 
 Scripted jobs sleep in real workers, pinned as tuners are; then they compute without a pause, so
 that daemon and agent have to share the cores with them. A grant's time is from the decision until

@@ -23,14 +23,14 @@ NETWORKS = {
     "nasnet_small_c44": "autotvm",
     "randwire_small": "autotvm",
 }
-"""What is tuned, and with what."""
+"""Networks that are tuned, and by which tuner."""
 ANSOR_TRIALS = 8
 """Candidates of Ansor for one of AutoTVM: it counts those of all tasks, the other one's of each."""
 DEVICE_CORE = max(os.sched_getaffinity(0))
 
 
 class Way(Enum):
-    """How several networks come to share a machine."""
+    """Way in which several networks share a machine."""
 
     SEQUENTIAL = "sequential"
     SLACK = "slack"
@@ -47,7 +47,7 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """One daemon, its cache folder and its networks."""
+    """Run of a daemon: its cache folder and its networks."""
 
     cache: Path
     policy: str
@@ -58,21 +58,21 @@ class JobRun:
 
     @property
     def folder(self) -> StateFolder:
-        """Where its state lies."""
+        """Folder of the daemon's state."""
         return StateFolder(self.cache / "jobs")
 
     def spans(self) -> tuple[Span, ...]:
-        """All stages that have ended."""
+        """Stages of the run that have ended."""
         with JobStore(self.folder.database) as store:
             return store.spans()
 
     def model(self, network: str) -> Path:
-        """What came out."""
+        """File of a tuned network."""
         return (self.folder.jobs / network / "run").resolve() / "model.so"
 
     @contextmanager
     def started(self, verb: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The daemon; it is gone afterwards."""
+        """Start the daemon; it is gone afterwards."""
         daemon = subprocess.Popen(
             [sys.executable, "-m", "tvm_ios", "jobs", verb, str(self.write_file())],
             env=os.environ | {"TVM_IOS_CACHE_DIR": str(self.cache)},

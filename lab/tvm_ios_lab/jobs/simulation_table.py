@@ -1,4 +1,4 @@
-"""All policies of jobs on simulated machines: `python -m tvm_ios_lab.jobs.simulation_table`.
+"""Table of all policies on simulated machines: `python -m tvm_ios_lab.jobs.simulation_table`.
 
 Writes `lab/results/jobs/simulation.json` and prints it as a table. Everything in the file
 follows from the seeds; what an event costs lies beside it, in `event_cost.json`. Names of scenarios
@@ -64,7 +64,7 @@ def table(results: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
 
 
 def cost(scenario: Scenario, policy: PolicyName) -> dict[str, Any]:
-    """What an event costs, with nothing but the scheduler running."""
+    """Cost of an event, with nothing but the scheduler running."""
     run, outcome = compare(scenario, policy, 0)
     limits = Limits(max_active=scenario.max_active, max_wait_s=1e9, max_start_wait_s=1e9)
     scheduler = Scheduler(scenario.machine, policy_named(policy), limits)
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def merged(path: Path, made: dict[str, Any]) -> dict[str, Any]:
-    """What a file says of each scenario, now with what was made anew."""
+    """Data of a file by scenario, with what was made anew; the file is written."""
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     results = {name: (before | made)[name] for name in SCENARIOS if name in before | made}
     path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a run of jobs made of cores and devices, from the stages of its trace.
+"""Use of cores and devices in a run of jobs, from the stages of its trace.
 
 Runs that know nothing of each other are judged together: their times are seconds since 1970.
 """
@@ -13,7 +13,7 @@ from tvm_ios.jobs.core.trace import Span, Stay
 __all__ = ["Distortion", "HardwareUse", "distortion", "hardware_use"]
 
 TOUCH_S = 0.001
-"""What overlaps by less is the same moment, told by two clocks."""
+"""Seconds of overlap below which two stages only touch: two clocks told the same moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class HardwareUse:
     """Seconds of cores and devices, and what no order of the stages could beat."""
 
     core_s: float
-    """In which a core had any stage, of all cores together."""
+    """Seconds in which a core had any stage, of all cores together."""
     device_s: float
-    """In which a device was profiled on, of all devices together."""
+    """Seconds in which a device was profiled on, of all devices together."""
     bound_s: float
     """Seconds that the same stages take at least: the cores, or the busiest device."""
 
@@ -37,11 +37,11 @@ class Distortion:
     profile_s: float
     """Seconds of all profiles."""
     distorted_s: float
-    """Of them, seconds in which others were there."""
+    """Seconds of profiles in which others were there."""
 
 
 def hardware_use(spans: Sequence[Span], cores: int) -> HardwareUse:
-    """What stages that have ended took of a machine with so many cores."""
+    """Use of a machine with so many cores by stages that have ended."""
     stays = [stay for span in spans for stay in span.stays()]
     core_s = sum(
         covered_s((stay.since_s, stay.until_s) for stay in stays if stay.core == core)
@@ -59,7 +59,7 @@ def hardware_use(spans: Sequence[Span], cores: int) -> HardwareUse:
 
 
 def distortion(spans: Sequence[Span]) -> Distortion:
-    """How many profiles had a core that a stage of another job had, too."""
+    """Number of profiles on a core that a stage of another job had, too."""
     profiles = [span for span in spans if span.need.kind.measures]
     beside_s = [_beside_s(span, spans) for span in profiles]
     return Distortion(

@@ -1,1 +1,1 @@
-"""What experiments measure on this CPU, a module each. All of it loads TVM."""
+"""Measurements of experiments on this CPU, a module each. All of it loads TVM."""

@@ -60,7 +60,7 @@ class PricedNetwork:
 
     @property
     def graph(self) -> OperatorGraph:
-        """Its operators."""
+        """Graph of the network's operators."""
         return self.prices.graph
 
     def schedules(self, limits: Mapping[str, SearchOptions]) -> Mapping[str, InterOpSchedule]:
@@ -68,7 +68,7 @@ class PricedNetwork:
         return find_schedules(self.prices, limits, self.call.clock, self.call.budget).schedules
 
     def ios(self) -> InterOpSchedule:
-        """What the search finds with its usual limits."""
+        """Schedule that the search finds with its usual limits."""
         return self.schedules({Contestant.IOS.value: SearchOptions()})[Contestant.IOS.value]
 
     def carried(self, schedule: InterOpSchedule, graph: OperatorGraph) -> InterOpSchedule:
@@ -83,7 +83,7 @@ class PricedNetwork:
         return self.prices.annotate(moved)
 
     def race(self, schedules: Mapping[str, InterOpSchedule]) -> Comparison:
-        """All schedules against each other, interleaved."""
+        """Race of all schedules, interleaved."""
         lanes, database = self.call.lanes, self.call.database
         with self.call.device.open() as session:
             models = {

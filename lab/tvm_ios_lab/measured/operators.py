@@ -105,7 +105,7 @@ def operator_task(name: str, operator: SingleOperator, lanes: int) -> KernelTask
 
 @singledispatch
 def _tensors(operator: SingleOperator) -> list[te.Tensor]:
-    """What is read and what is made, as tensor expressions."""
+    """Tensors that an operator reads and makes, as tensor expressions."""
     raise NotImplementedError(type(operator))
 
 

@@ -20,7 +20,7 @@ COUNTED_RUNS = 20
 
 
 def traced(run: CpuRun, bench: Bench) -> Busyness:
-    """One run of each schedule, after others that warm it up; no operator is split."""
+    """Busy times in one run of each schedule, warmed up by others; no operator is split."""
     runs = []
     uncounted = ""
     with priced_network("Sample", run, bench) as network:
@@ -51,7 +51,7 @@ def traced(run: CpuRun, bench: Bench) -> Busyness:
 
 
 def _instructions_per_us(executor: PlanModule) -> float:
-    """Of back-to-back runs, those that a waiting lane spends included."""
+    """Instructions in a microsecond of back-to-back runs, those of a waiting lane included."""
     with EventCounter(CountedEvent.INSTRUCTIONS) as counter:
         before = counter.read()
         elapsed_ns = executor.time_ns(COUNTED_RUNS)

@@ -47,8 +47,8 @@ BATCHES = (1, 16)
 TRIALS, QUICK_TRIALS = 2000, 200
 """Candidates of a network with ``--tune``."""
 ROUNDS = 12
-"""Of a race, in which a run takes up to seconds; quick ones too, so that they are the first half of
-a full one."""
+"""Rounds of a race, in which a run takes up to seconds; quick ones too, so that they are the first
+half of a full one."""
 EAGER, COMPILED = "PyTorch", "torch.compile"
 KERNELS = {"tvm": "TVM", "ansor": "Ansor", "onednn": "oneDNN"}
 OURS = tuple(f"{kernels}, {order}" for kernels in KERNELS.values() for order in ("in order", "IOS"))
@@ -78,19 +78,19 @@ PUBLISHED_OVER = {
     ("bert_base", 1): 1.48,
     ("bert_base", 16): 1.00,
 }
-"""How many times as fast as PyTorch Ansor is, as printed there."""
+"""Speedup of Ansor over PyTorch, as printed there, by network and batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsorCell:
-    """One network at one batch size."""
+    """Network at one batch size."""
 
     network: str
     run: CpuRun
     source: KernelSource
-    """Where Ansor's kernels come from."""
+    """Source of Ansor's kernels."""
     against: PeerGroup | None
-    """None where we race ourselves."""
+    """Frameworks to race against; None where we race ourselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,20 +98,20 @@ class RacedNetwork:
     """PyTorch and us, all of one interleaved race."""
 
     ms: Mapping[str, float]
-    """By contestant; who took no part is not there."""
+    """Milliseconds by contestant; who took no part is not there."""
     same: tuple[str, ...]
     """Contestants whose IOS schedule is sequential order, and which did not run twice."""
     best: str
     """The fastest of ours."""
     over_torch: tuple[float, float, float] | None
-    """How many times as fast it is as the better PyTorch, and the interval of that."""
+    """Speedup over the better PyTorch, and its interval."""
     records: str
     """Kernels of Ansor's build that have one of its records."""
     left_out: tuple[str, ...]
-    """Who took no part, and why."""
+    """Contestants that took no part, and why."""
     race: Comparison
     log_digest: str = ""
-    """Of the committed log; empty with ``--tune``, and of cells from before this was kept."""
+    """Digest of the committed log; empty with ``--tune``, and in cells that did not keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Ansor:
     found_kind: type[RacedNetwork] = RacedNetwork
 
     def cells(self, settings: Settings) -> tuple[AnsorCell, ...]:
-        """All networks at batch one, then at batch 16, which quick runs leave out."""
+        """Cells of all networks at batch one, then at batch 16, which quick runs leave out."""
         source = kernel_source(settings, quick_trials=QUICK_TRIALS, trials=TRIALS)
         return tuple(
             AnsorCell(
@@ -203,7 +203,7 @@ class Ansor:
 
 
 def raced_network(raced: Raced) -> RacedNetwork:
-    """What a race of a network says of PyTorch and of us."""
+    """Result of a race of a network with PyTorch."""
     race = raced.record.comparison
     chosen = {EAGER: raced.fastest(TORCH[:2]), COMPILED: raced.fastest(TORCH[2:])}
     same = []
@@ -232,7 +232,7 @@ def raced_network(raced: Raced) -> RacedNetwork:
 
 
 def _recipes(cell: AnsorCell, bench: Bench) -> Mapping[str, KernelRecipe]:
-    """How each set of kernels is built."""
+    """Recipe of each set of kernels, by name."""
     limit = f"time_budget = {bench.time_budget}\n"
     recipes = {
         "tvm": KernelRecipe(text=limit),

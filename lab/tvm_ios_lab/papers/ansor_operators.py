@@ -39,7 +39,7 @@ OPERATORS: Mapping[str, SingleOperator] = MappingProxyType(
         ),
     }
 )
-"""Those that the artifact's instructions search, under its names."""
+"""Operators that the artifact's instructions search, under its names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class AnsorOperators:
     found_kind: type[MeasuredOperator] = MeasuredOperator
 
     def cells(self, settings: Settings) -> tuple[OperatorCell, ...]:
-        """All operators."""
+        """Cells of all operators."""
         return tuple(
             OperatorCell(
                 operator=operator,

@@ -29,10 +29,10 @@ __all__ = ["BATCHES", "PUBLISHED_MS", "BatchSize", "BatchSizeCell", "raced_batch
 CPU = "CPU"
 NETWORK = "Inception V3"
 PEER_NETWORK = "inception_v3"
-"""What races with other frameworks call it."""
+"""Name of the network in races with other frameworks."""
 KERNELS = "onednn"
 ROUNDS = 12
-"""Of a race, in which a run takes up to seconds."""
+"""Rounds of a race, in which a run takes up to seconds."""
 BATCHES = (1, 16, 32, 64, 128)
 CPU_BATCHES = (1, 16, 32)
 """A batch of 128 takes seconds a run here, and hours to search."""
@@ -48,14 +48,14 @@ PUBLISHED_MS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizeCell:
-    """One batch on one device."""
+    """Batch size on one device."""
 
     device: str
     batch: int
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
     against: PeerGroup | None = None
-    """None where no other framework races."""
+    """Frameworks to race against; None where no other one races."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ class BatchSize:
 
 
 def raced_batch(raced: Raced) -> TimedBatch:
-    """What a race with other frameworks says of a batch."""
+    """Result of a race of a batch with other frameworks."""
     race = raced.record.comparison
     in_order, ios = raced.orders(KERNELS)
     ios = ios or in_order
@@ -240,7 +240,7 @@ def _modelled(cell: BatchSizeCell) -> TimedBatch:
 
 
 def _error(cell: BatchSizeCell, found: TimedBatch) -> float | None:
-    """How far the V100's speedup is off; None on other devices."""
+    """Relative error of the V100's speedup; None on other devices."""
     if cell.device != "V100":
         return None
     sequential_ms, _, ios_ms = PUBLISHED_MS[cell.batch]

@@ -36,12 +36,12 @@ PUBLISHED_MS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpecializationCell:
-    """One batch to run, with schedules for all batches."""
+    """Batch size to run, with schedules for all batch sizes."""
 
     device: str
     batch: int
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

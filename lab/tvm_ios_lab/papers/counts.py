@@ -24,7 +24,7 @@ RULES = {"published": EndingRule.PUBLISHED, "definition": EndingRule.COMPLETE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountsCell:
-    """One network, by the endings that the published code has, or by the paper's definition."""
+    """Network, by the endings that the published code has, or by the paper's definition."""
 
     network: str
     endings: str

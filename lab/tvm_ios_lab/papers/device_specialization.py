@@ -35,11 +35,11 @@ CPU_DEVICES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecializationCell:
-    """One device to run on, with schedules for all devices of its kind."""
+    """Device to run on, with schedules for all devices of its kind."""
 
     runs_on: str
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,13 +39,14 @@ class RacedPeers:
     """The peers and us, all of one interleaved race."""
 
     ms: Mapping[str, float]
-    """Each peer with its better number of threads, and us: sequential order and our best."""
+    """Milliseconds of each peer with its better number of threads, of sequential order and our
+    best."""
     best: str
-    """Which of ours is the best; empty where none took part."""
+    """Name of our best; empty where none of ours took part."""
     over_peer: tuple[float, float, float] | None
-    """How many times as fast ours is as the best peer, and the interval of that."""
+    """Speedup of ours over the best peer, and its interval."""
     measured_by: str
-    """The command."""
+    """Command of the race."""
     measured_at: str
     record: str
     """The file with all rounds."""

@@ -37,11 +37,11 @@ class Corners:
     """The four corners, all of one interleaved race."""
 
     ms: tuple[float, ...]
-    """By corner of :data:`CORNERS`."""
+    """Milliseconds by corner of :data:`CORNERS`."""
     speedups: tuple[float, ...]
     """Times as fast as the first corner: medians of the rounds' ratios."""
     measured_by: str
-    """The command."""
+    """Command of the race."""
     measured_at: str
     record: str
     """The file with all rounds."""
@@ -100,7 +100,7 @@ class IntraInter:
         return table_of(header, outcomes, _rows)
 
     def panels(self, outcomes: Sequence[Outcome[StoredRaceCell, Corners]]) -> tuple[Panel, ...]:
-        """What each brings over neither."""
+        """Bars of what each brings over neither."""
         here = [(each.cell.network, each.found) for each in outcomes if each.found is not None]
         if not here:
             return ()

@@ -1,4 +1,4 @@
-"""What pruning saves and what it costs: r operators in a group, s groups in a stage."""
+"""Gain and cost of pruning: r operators in a group, s groups in a stage."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruningCell:
-    """One network on one device, with all limits."""
+    """Network on one device, with all limits."""
 
     network: str
     device: str
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ def _published_over_widest(cell: PruningCell, search: PrunedSearch) -> float | N
 
 
 def _error(cell: PruningCell, found: PrunedNetwork, search: PrunedSearch) -> float | None:
-    """How far the model is off in what limits cost; None where nothing is published."""
+    """Relative error of the model in what limits cost; None where nothing is published."""
     told = _published_over_widest(cell, search)
     if told is None or search.limits == LIMITS[-1]:
         return None

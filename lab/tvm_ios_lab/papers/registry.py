@@ -1,4 +1,4 @@
-"""All experiments, in the order in which ``tvm-ios experiment all`` runs them."""
+"""Registry of experiments, in the order in which ``tvm-ios experiment all`` runs them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class SampleCell:
 
     device: str
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Sample:
         return table_of(header, outcomes, _rows)
 
     def panels(self, outcomes: Sequence[Outcome[SampleCell, SampledNetwork]]) -> tuple[Panel, ...]:
-        """How many times as fast as sequential order, by device."""
+        """Bars of speedups over sequential order, by device."""
         here = [each for each in outcomes if each.found is not None]
         if not here:
             return ()
@@ -153,7 +153,7 @@ def _modelled(cell: SampleCell, bench: Bench) -> SampledNetwork:
 
 
 def _error(cell: SampleCell, schedule: SampledSchedule) -> float | None:
-    """How far the model's speedup is off; None where none is published."""
+    """Relative error of the model's speedup; None where none is published."""
     first, told_ms = PUBLISHED_MS[SAMPLED[0]], PUBLISHED_MS.get(schedule.name)
     if cell.device != "V100" or told_ms is None or schedule.name == SAMPLED[0]:
         return None

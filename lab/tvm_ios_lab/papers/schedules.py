@@ -35,18 +35,18 @@ PUBLISHED_COST_S = {
 }
 """Seconds of the search on the V100."""
 MORE_ROUNDS = 30
-"""Of races of small networks, which take no time and differ by little."""
+"""Rounds of races of small networks, which take no time and differ by little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesCell:
-    """One network on one device."""
+    """Network on one device."""
 
     network: str
     device: str
     """:data:`CPU`, or a key of ``SYSTEMS``."""
     run: CpuRun | None
-    """How it is measured; None where it is computed."""
+    """Settings of the measurement; None where it is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Schedules:
 
 
 def published_speedup(network: str, name: str) -> float:
-    """How many times as fast as sequential order a schedule was on the V100."""
+    """Speedup of a schedule over sequential order on the V100."""
     latencies = dict(zip(NAMES, PUBLISHED_MS[network], strict=True))
     return latencies[NAMES[0]] / latencies[name]
 

@@ -1,4 +1,4 @@
-"""How busy a device is over time, in sequential order and scheduled by IOS."""
+"""Use of a device over time, in sequential order and scheduled by IOS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UtilizationCell:
 
     device: str
     run: CpuRun | None
-    """How it is traced; None where it is simulated."""
+    """Settings of the trace; None where it is simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Utilization:
         return table_of(header, outcomes, _rows, closing)
 
     def panels(self, outcomes: Sequence[Outcome[UtilizationCell, Busyness]]) -> tuple[Panel, ...]:
-        """What is busy over time, for the CPU and the V100, as the paper has it."""
+        """Curves of what is busy over time, for the CPU and the V100, as the paper has it."""
         panels = []
         for each in outcomes:
             if each.found is None or each.cell.device not in (CPU, "V100"):
@@ -127,7 +127,7 @@ class Utilization:
 
 
 def busy_over_time(run: BusyTime, times: Sequence[float]) -> tuple[float | None, ...]:
-    """What is busy between each time and the next, on average; None once the run is over."""
+    """Average of what is busy between each time and the next; None once the run is over."""
     values: list[float | None] = []
     for begin, end in zip(times, (*times[1:], times[-1] + times[1]), strict=True):
         busy = sum(

@@ -28,7 +28,7 @@ _AGAIN = "make it again: python -m tvm_ios_lab.peers.ours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """One schedule on one set of kernels, exported."""
+    """Exported build: one schedule on one set of kernels."""
 
     kernels: str
     """Name of the set."""
@@ -40,7 +40,7 @@ class Build:
 
     @property
     def name(self) -> str:
-        """As contestants are called."""
+        """Name of the build among contestants."""
         return f"{self.kernels} {self.schedule}"
 
     def path(self, folder: Path) -> Path:
@@ -61,13 +61,13 @@ class Kernels:
     command: str
     versions: tuple[tuple[str, str], ...]
     seconds: float
-    """From the network to the exported files."""
+    """Seconds from the network to the exported files."""
     report: str
-    """What ``tune`` says of it."""
+    """Report of ``tune`` on the kernels."""
 
 
 def exported_path(folder: Path, build: str) -> Path:
-    """Where the build of that name lies, in the network's folder."""
+    """Path of the build of that name, in the network's folder."""
     return folder / _FOLDER / f"{build.replace(' ', '-').replace(',', '')}.so"
 
 
@@ -82,7 +82,7 @@ def forget_kernels(name: str, folder: Path) -> None:
 
 
 def kernels_of(folder: Path) -> tuple[Kernels, ...]:
-    """All sets of kernels in a network's folder, by name."""
+    """Sets of kernels in a network's folder, by name."""
     found = []
     for path in sorted((folder / _FOLDER).glob("*.json")):
         try:
@@ -100,7 +100,7 @@ def kernels_of(folder: Path) -> tuple[Kernels, ...]:
 
 
 def builds_of(folder: Path) -> tuple[Build, ...]:
-    """All builds in a network's folder."""
+    """Builds in a network's folder."""
     builds = tuple(build for kernels in kernels_of(folder) for build in kernels.builds)
     if not builds:
         raise PeerError(

@@ -264,7 +264,7 @@ _OF_THEIR_OWN: Mapping[str, Callable[[relay.Call, _Names], Node]] = {
 
 
 def _composite(call: relay.Call, names: _Names) -> Node:
-    """What a pattern matched: a function whose arguments are what the patterns leave open."""
+    """Node of a pattern's match: a function whose arguments are what the pattern leaves open."""
     operator = Operator(str(call.op.attrs[_LABEL]))
     given = dict(zip(call.op.params, call.args, strict=True))
     node = Node(

@@ -1,4 +1,4 @@
-"""What goes wrong between TVM's networks and the peers that run them."""
+"""Errors between TVM's networks and the peers that run them."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ from tvm_ios_lab.peers.worker import Prepared, Worker
 __all__ = ["Settings", "main", "measure_network", "require_agreement"]
 
 _PAUSE_S = 0.1
-"""Between turns, until the threads of the last contestant have stopped spinning."""
+"""Seconds between turns, until the threads of the last contestant have stopped spinning."""
 _NEEDS_NO_WARM_UP_NS = 1e9
 """A run this long, which has run before, brings back what others evicted in its first per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How networks are measured."""
+    """Settings of a measurement."""
 
     folder: Path
     """Holds one folder a network."""
@@ -240,7 +240,7 @@ def _write_onnx_file(case: Case, folder: Path) -> None:
 def _workers(
     who: Sequence[Contestant], folder: Path, settings: Settings
 ) -> Iterator[tuple[dict[Worker, Prepared], list[str]]]:
-    """All contestants ready to run, and notes on those that took too long to compile."""
+    """Contestants ready to run, and notes on those that took too long to compile."""
     prepared: dict[Worker, Prepared] = {}
     notes: list[str] = []
     pythons = {True: settings.our_python, False: sys.executable}

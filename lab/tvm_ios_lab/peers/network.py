@@ -50,7 +50,7 @@ NETWORKS = (
     "unet",
     "resnet3d_18",
 )
-"""Those of tvm_ios.models, the fast ones first."""
+"""Networks of tvm_ios.models, the fast ones first."""
 TOLERANCE = 1e-3
 """Largest :func:`relative_error` of an output that still counts as the same network."""
 
@@ -60,24 +60,24 @@ _EXPORT = "export it again: python -m tvm_ios_lab.peers.export"
 
 
 class Operator(StrEnum):
-    """What a node computes; tensors are float32, images NCHW, volumes NCDHW."""
+    """Kind of a node; tensors are float32, images NCHW, volumes NCDHW."""
 
     CONVOLUTION = "convolution"
-    """With bias; of volumes where the kernel has three extents."""
+    """Convolution with bias; of volumes where the kernel has three extents."""
     TRANSPOSED_CONVOLUTION = "transposed_convolution"
-    """With bias; the weight is (in channels, out channels, height, width)."""
+    """Transposed convolution with bias; the weight is (inputs, outputs, height, width)."""
     DENSE = "dense"
     """Product of each row with the weight, (out features, in features), and bias."""
     SCALE_SHIFT = "scale_shift"
-    """Each channel times its weight, plus its bias; both are (channels, 1, 1), of volumes
+    """Sum of each channel times its weight and its bias; both are (channels, 1, 1), of volumes
     (channels, 1, 1, 1)."""
     LAYER_NORM = "layer_norm"
     """Along the last axis, with weight and bias."""
     EMBEDDING = "embedding"
     """Rows of the weight whose numbers are read."""
     ATTENTION = "attention"
-    """Of query, key and value, (sequences * tokens, features) each, the heads side by side; scores
-    are divided by the root of a head's features."""
+    """Attention of query, key and value, (sequences * tokens, features) each, the heads side by
+    side; scores are divided by the root of a head's features."""
     RELU = "relu"
     RELU6 = "relu6"
     HARD_SIGMOID = "hard_sigmoid"
@@ -86,7 +86,7 @@ class Operator(StrEnum):
     """``x * relu6(x + 3) / 6``."""
     TANH = "tanh"
     SOFTMAX = "softmax"
-    """Of each row."""
+    """Softmax of each row."""
     GELU = "gelu"
     """Exact, with the error function."""
     ADD = "add"
@@ -97,7 +97,7 @@ class Operator(StrEnum):
     """Along the channels."""
     RESHAPE = "reshape"
     FLATTEN = "flatten"
-    """All but the first axis."""
+    """Matrix of all but the first axis, flattened."""
     MAX_POOL = "max_pool"
     AVERAGE_POOL = "average_pool"
     """Counts the padding."""
@@ -106,7 +106,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One operator; its window is 1x1, unpadded, where it has none."""
+    """Operator of a network; its window is 1x1, unpadded, where it has none."""
 
     operator: Operator
     output: str
@@ -114,7 +114,7 @@ class Node:
     inputs: tuple[str, ...]
     """Tensors it reads."""
     shape: tuple[int, ...]
-    """Of the output."""
+    """Shape of the output."""
     weight: str = ""
     """Name of the weight, (out channels, in channels / groups, height, width); or empty. That of
     volumes has a depth in front of the height, and so have the window's extents."""
@@ -129,9 +129,9 @@ class Node:
     channels_read: int = 0
     """Input channels that make one output channel; 0 where this is no convolution or product."""
     tokens: int = 0
-    """Of each sequence, for attention."""
+    """Tokens of each sequence, for attention."""
     heads: int = 0
-    """Of attention."""
+    """Heads of attention."""
     epsilon: float = 0.0
     """Added to the variance."""
 
@@ -151,7 +151,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """One of ours, node by node, or an ONNX file that somebody else made."""
+    """Network of ours, node by node, or an ONNX file that somebody else made."""
 
     name: str
     batch_size: int
@@ -162,8 +162,8 @@ class Network:
     macs: int
     """Multiply-accumulates of convolutions and products of matrices, and nothing else."""
     nodes: tuple[Node, ...] = ()
-    """In an order in which they can run; the last one makes the output. None where the file is all
-    there is."""
+    """Nodes in an order in which they can run; the last one makes the output. None where the file
+    is all there is."""
     input_dtype: str = "float32"
 
     @property
@@ -177,7 +177,7 @@ class Network:
         return not self.input_dtype.startswith("float")
 
     def to_json(self) -> str:
-        """What :meth:`from_json` reads back."""
+        """JSON that :meth:`from_json` reads back."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod

@@ -60,11 +60,11 @@ class _Biased(relay.ExprMutator):  # type: ignore[misc]  # TVM has no types
         self.weights: dict[relay.Var, tvm.nd.NDArray] = {}
 
     def visit_constant(self, const: relay.Constant) -> relay.Var:
-        """A weight."""
+        """Variable for a weight."""
         return self._weight(const.data.numpy())
 
     def visit_call(self, call: relay.Call) -> relay.Call:
-        """The call; one that is added to nothing but its bias, together with that."""
+        """Call in normal form; one that is added to nothing but its bias, together with that."""
         if call.op.name in _BIASED:
             return self._with_bias(call, np.zeros(_channels(call), "float32"))
         if call.op.name in _SUMS and _is_biased(*call.args):

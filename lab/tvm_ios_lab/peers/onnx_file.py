@@ -41,7 +41,7 @@ _KINDS: Mapping[Operator, str] = {
     Operator.AVERAGE_POOL: "AveragePool",
     Operator.GLOBAL_AVERAGE_POOL: "GlobalAveragePool",
 }
-"""Those that are one node whose inputs are the same as ours."""
+"""Operators of ONNX that are one node whose inputs are the same as ours."""
 
 
 def current_onnx(case: Case, folder: Path) -> Path:

@@ -29,7 +29,7 @@ class OnnxruntimeRunner:
         self._session.run_with_iobinding(self._binding)
 
     def output(self) -> Floats:
-        """What the last run made."""
+        """Output of the last run."""
         output: Floats = self._output.numpy().copy()
         return output
 
@@ -43,7 +43,7 @@ def make(contestant: Contestant, case: Case, folder: Path) -> OnnxruntimeRunner:
 
 
 def session_options(contestant: Contestant) -> ort.SessionOptions:
-    """All graph optimisations, and the threads of the contestant."""
+    """Options with all graph optimisations, and the threads of the contestant."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = contestant.threads

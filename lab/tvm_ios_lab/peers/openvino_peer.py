@@ -13,7 +13,7 @@ __all__ = ["OpenvinoRunner", "make"]
 
 
 class OpenvinoRunner:
-    """One infer request whose input is set once."""
+    """Runner of one infer request, whose input is set once."""
 
     def __init__(self, model: ov.CompiledModel, case: Case) -> None:
         self._request = model.create_infer_request()
@@ -25,7 +25,7 @@ class OpenvinoRunner:
         self._request.infer(share_outputs=True)
 
     def output(self) -> Floats:
-        """What the last run made."""
+        """Output of the last run."""
         output: Floats = self._request.get_output_tensor().data.copy()
         return output
 

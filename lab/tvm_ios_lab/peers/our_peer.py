@@ -29,7 +29,7 @@ class OurRunner:
         self._module.run()
 
     def output(self) -> Floats:
-        """What the last run made."""
+        """Output of the last run."""
         output: Floats = self._module.get_output(0).numpy()
         return output
 

@@ -34,12 +34,12 @@ __all__ = ["Recipe", "build_kernels", "main"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a set of kernels is made."""
+    """Recipe of a set of kernels."""
 
     name: str
     config: TuneConfig
     text: str
-    """Of the file that says so; empty for the defaults."""
+    """Text of the file with options; empty for the defaults."""
     log: Path | None = None
     """Tuning records that are used though nothing is tuned."""
 
@@ -119,7 +119,7 @@ def build_kernels(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build networks; 0 when all are there. One that fails does not stop the others."""
+    """Build kernels of networks; 0 when all are there. One that fails does not stop the others."""
     options = _parser().parse_args(arguments)
     failed = False
     try:

@@ -1,4 +1,4 @@
-"""What the cores can do at most: float32 multiply-adds in registers, measured by a C loop."""
+"""Peak of the cores: float32 multiply-adds in registers, measured by a C loop."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Peak:
     """GFLOP/s, a multiply-add counted as two operations; the best of some samples."""
 
     of_each_core: tuple[float, ...]
-    """One core alone, the others idle; in the order of their numbers."""
+    """GFLOP/s of one core alone, the others idle; in the order of their numbers."""
     of_all_cores: float
-    """Together."""
+    """GFLOP/s of all cores together."""
     vector_bits: int
 
 

@@ -1,4 +1,4 @@
-"""What a peer is to the measurement: something that runs one network, prepared beforehand."""
+"""Peers as the measurement sees them: something that runs one network, prepared beforehand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Peer(Enum):
     """A framework in one of its modes."""
 
     ONNXRUNTIME = "onnxruntime"
-    """One operator after the other, each on all threads."""
+    """Operators one after the other, each on all threads."""
     ONNXRUNTIME_PARALLEL = "onnxruntime parallel"
     """``ORT_PARALLEL``: as many operators at a time as there are threads, each on one thread."""
     ONNXRUNTIME_PARALLEL_WIDE = "onnxruntime parallel wide"
@@ -30,11 +30,11 @@ class Peer(Enum):
     TORCH = "torch"
     """Eager, inference mode."""
     TORCH_CHANNELS_LAST = "torch channels last"
-    """The same on NHWC tensors, for which oneDNN has its fastest convolutions."""
+    """PyTorch on NHWC tensors, for which oneDNN has its fastest convolutions."""
     TORCH_COMPILE = "torch compile"
     """``torch.compile`` with frozen weights."""
     OURS = "tvm-ios"
-    """One of the builds that ``ours`` has exported."""
+    """Build of ours that ``ours`` has exported."""
 
 
 _PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE})
@@ -47,7 +47,7 @@ _READS_ONNX = frozenset(
     }
 )
 _ON_IMAGES = frozenset({Peer.TORCH_CHANNELS_LAST})
-"""Those that differ from others on images only."""
+"""Peers that differ from others on images only."""
 _HOMES = {
     Peer.ONNXRUNTIME: "onnxruntime_peer",
     Peer.ONNXRUNTIME_PARALLEL: "onnxruntime_peer",
@@ -64,7 +64,7 @@ _REMEDY = {
     False: "run `lab/tvm_ios_lab/peers/setup.sh FOLDER` and use FOLDER/bin/python",
     True: "run `make setup` and give --ours-python .venv/bin/python",
 }
-"""What to do where a module is missing, by whether it is one of ours."""
+"""Next step where a module is missing, by whether it is one of ours."""
 
 
 def need_onnx_file(peers: Iterable[Peer]) -> bool:
@@ -80,7 +80,7 @@ class Runner(Protocol):
         ...
 
     def output(self) -> Floats:
-        """What the last run made."""
+        """Output of the last run."""
         ...
 
 
@@ -91,11 +91,11 @@ class Contestant:
     peer: Peer
     threads: int
     build: str = ""
-    """Which of our builds; empty for all others."""
+    """Name of our build; empty for all others."""
 
     @property
     def name(self) -> str:
-        """As the results call it."""
+        """Name of the contestant in results."""
         who = f"{self.peer.value} {self.build}".strip()
         return f"{who}, {self.threads} thread{'s' if self.threads > 1 else ''}"
 

@@ -35,10 +35,10 @@ _NAME_ENDS = ("_kernel_time", "_nchwc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One node of onnxruntime's optimised graph."""
+    """Node of onnxruntime's optimised graph."""
 
     kind: str
-    """onnxruntime's operator; a convolution's window, and ``depthwise``, are added."""
+    """Operator of onnxruntime; a convolution's window, and ``depthwise``, are added."""
     run_us: float
     """Median over the runs."""
     reads: tuple[tuple[int, ...], ...]
@@ -53,7 +53,7 @@ class Kernel:
 
 
 def kernels_of_trace(events: Iterable[Mapping[str, Any]], case: Case) -> tuple[Kernel, ...]:
-    """What the events of onnxruntime's profiler say of each node, the first runs left out."""
+    """Kernels of the events of onnxruntime's profiler, the first runs left out."""
     runs: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith(_NAME_ENDS[0]):
@@ -71,7 +71,7 @@ def kernels_of_trace(events: Iterable[Mapping[str, Any]], case: Case) -> tuple[K
 
 
 def kind_table(kernels: Sequence[Kernel], peak_gflops: float) -> Table:
-    """One row a kind: how many, their time, their share of all, and the speed of convolutions."""
+    """Table with a row a kind: number, time, share of all, and the speed of convolutions."""
     kinds: dict[str, list[Kernel]] = defaultdict(list)
     for kernel in kernels:
         kinds[kernel.kind].append(kernel)
@@ -93,7 +93,7 @@ def kind_table(kernels: Sequence[Kernel], peak_gflops: float) -> Table:
 
 
 def convolution_table(kernels: Sequence[Kernel], peak_gflops: float) -> Table:
-    """One row a convolution, in the order they run; equal ones are taken together."""
+    """Table with a row a convolution, in the order they run; equal ones are taken together."""
     same: dict[tuple[str, ...], list[Kernel]] = defaultdict(list)
     for kernel in kernels:
         if kernel.node is not None:

@@ -1,4 +1,4 @@
-"""What a measurement of the peers stores: a benchmark record as ours, its facts those of peers."""
+"""Records of the peers' measurements: benchmark records as ours, with the facts of peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FLOOR_MS", "KERNELS", "SCHEDULE", "peer_record"]
 FLOOR_MS = "floor ms"
 """Name of the fact: the arithmetic floor."""
 KERNELS, SCHEDULE = "kernels of", "schedule of"
-"""Before the name of a contestant of ours: names of the facts that say what it runs."""
+"""Prefixes of a contestant of ours, in names of the facts that say what it runs."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
 
 
@@ -81,7 +81,7 @@ def peer_record(
 
 
 def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[str, str]:
-    """What was built for us, and which contestant runs which of it."""
+    """Facts of what was built for us, and which contestant runs which of it."""
     builds = {build.name: build for each in kernels for build in each.builds}
     ours = {one.name: builds[one.build] for one in who if one.peer is Peer.OURS}
     made = {

@@ -1,4 +1,4 @@
-"""What is measured: a network at a batch size."""
+"""Subject of a measurement: a network at a batch size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ios_lab.peers.network import NETWORKS
 __all__ = ["DEFAULT_SUBJECTS", "EXPORTED", "Subject", "add_subject_options", "subject_argument"]
 
 EXPORTED = Path("out/peers")
-"""Where the networks lie unless another folder is given."""
+"""Folder of the networks unless another one is given."""
 
 
 @dataclass(frozen=True, slots=True)

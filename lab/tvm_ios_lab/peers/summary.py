@@ -1,4 +1,4 @@
-"""Where we stand on each network, from what ``measure`` stored: our best against the best peer."""
+"""Standing on each network, from what ``measure`` stored: our best against the best peer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Standing:
 
 
 def standing_of(record: BenchmarkRecord) -> Standing | None:
-    """What a record says of us; None where none of ours or no peer took part."""
+    """Standing of a record; None where none of ours or no peer took part."""
     facts, comparison = record.facts, record.comparison
     ours = [name for name in comparison.names if f"{SCHEDULE} {name}" in facts]
     peers = [name for name in comparison.names if name not in ours]

@@ -32,7 +32,7 @@ _ABSENT = "-"
 
 
 def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
-    """One row a network: latency in ms of each peer with its better number of threads, and of ours.
+    """Table of latencies in ms, a row a network: each peer with its better threads, and ours.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
 
 
 def short_table(records: Sequence[BenchmarkRecord]) -> Table:
-    """One row for each network that we took part in: the best peer, ours, and the ratio."""
+    """Table with a row for each network that has ours: the best peer, ours, and the ratio."""
     rows = []
     for record in _fast_ones_first(records):
         standing = standing_of(record)
@@ -69,7 +69,7 @@ def short_table(records: Sequence[BenchmarkRecord]) -> Table:
 
 
 def read_records(folder: Path) -> tuple[BenchmarkRecord, ...]:
-    """All records of a folder."""
+    """Records of a folder."""
     paths = sorted(path for path in folder.glob("*.json") if path.name != SUMMARY)
     if not paths:
         raise PeerError(f"no results in {folder}; run python -m tvm_ios_lab.peers.measure first")

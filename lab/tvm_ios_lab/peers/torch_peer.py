@@ -18,7 +18,7 @@ __all__ = ["TorchRunner", "make", "torch_module"]
 _IMAGE = 4
 """Axes of a batch of images, and of a convolution's weight for them."""
 _LAST = {_IMAGE: torch.channels_last, _IMAGE + 1: torch.channels_last_3d}
-"""How tensors lie whose channels come last, by their axes."""
+"""Memory formats of tensors whose channels come last, by their number of axes."""
 
 
 class TorchRunner:
@@ -35,7 +35,7 @@ class TorchRunner:
             self._output = self._module(self._image)
 
     def output(self) -> Floats:
-        """What the last run made; nothing has run before :meth:`run`."""
+        """Output of the last run; nothing has run before :meth:`run`."""
         if self._output is None:
             raise RuntimeError("no run has made an output; call run() first")
         output: Floats = self._output.contiguous().numpy().copy()

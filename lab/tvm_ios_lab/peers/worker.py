@@ -1,4 +1,4 @@
-"""One contestant in a process of its own, timed on request.
+"""Contestant in a process of its own, timed on request.
 
 Thread pools of peers spin for a while after a run, pin threads, and set up OpenMP each in its own
 way. In one process they would disturb each other; in processes of their own only the one whose
@@ -34,11 +34,11 @@ _WARMUP_NS = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a worker says once its network is loaded and has run."""
+    """Message of a worker once its network is loaded and has run."""
 
     relative_error: float
     seconds: float
-    """From import to the end of the first run."""
+    """Seconds from import to the end of the first run."""
 
 
 class Worker:
@@ -75,7 +75,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id of the worker."""
         return self._process.pid
 
     def prepared(self, limit_s: float) -> Prepared:

@@ -25,7 +25,7 @@ _LARGEST = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPart:
-    """One graph of a problem, scheduled by itself."""
+    """Graph of a problem, scheduled by itself."""
 
     graph: OperatorGraph
     positions: tuple[int, ...]

@@ -36,7 +36,7 @@ class SyntheticConstants:
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveWork:
-    """One primitive of an operator."""
+    """Work of one primitive of an operator."""
 
     work: int
     """Multiply-adds and element operations."""
@@ -111,7 +111,7 @@ class SyntheticCostModel:
         return latency + (self._constants.barrier_ns if len(stage.groups) > 1 else 0)
 
     def _merged(self, graph: OperatorGraph, stage: Stage) -> int:
-        """One convolution: output channels summed, kernel sizes the largest on each axis."""
+        """Price of one convolution: output channels summed, kernels the largest on each axis."""
         outputs = height = width = channels = 0
         for index in stage.operators:
             convolution = graph.operators[index].convolution

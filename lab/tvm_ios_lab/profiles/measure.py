@@ -26,11 +26,11 @@ from tvm_ios_lab.profiles.profilers import PROFILERS, Asked
 __all__ = ["FOLDER", "main"]
 
 FOLDER = Path("lab/results/profiles")
-"""Where profiles lie unless another folder is given."""
+"""Folder of profiles unless another one is given."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Profile networks; 0 when all are done. One that fails does not stop the others."""
+    """Write profiles of networks; 0 when all are done. One that fails does not stop the others."""
     options = _parser().parse_args(arguments)
     if "ours" in options.who:
         # TVM makes its threads when it is imported.

@@ -1,4 +1,4 @@
-"""Where the time of a network goes, operator by operator, as a contestant's own profiler says it.
+"""Time of a network, operator by operator, as a contestant's own profiler says it.
 
 Knows no profiler: :mod:`tvm_ios_lab.profiles.profilers` asks them.
 """
@@ -18,7 +18,7 @@ __all__ = ["Kind", "OperatorTime", "Profile", "kind_of", "read_profiles"]
 
 
 class Kind(StrEnum):
-    """What an operator begins with: what is fused behind it counts with it."""
+    """Kind of the first operator of a kernel: what is fused behind it counts with it."""
 
     TRANSPOSED = "transposed convolution"
     DEPTHWISE = "depthwise"
@@ -40,22 +40,22 @@ _WORDS = (
     (Kind.LAYOUT, ("reorder", "layout_transform", "transpose")),
     (Kind.PRODUCT, ("dense", "matmul", "gemm", "fullyconnected")),
 )
-"""What names of operators have in them; the first that fits counts."""
+"""Words in names of operators, by kind; the first that fits counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorTime:
-    """One operator of a contestant's own graph."""
+    """Time of one operator of a contestant's own graph."""
 
     name: str
-    """As the contestant calls it."""
+    """Name that the contestant gives the operator."""
     code: str
     """The operators, the kernel or the code that it runs, in the contestant's words."""
     kind: Kind
     us: float
     """Least of the runs, in microseconds: what others do on the machine only adds to it."""
     alone_us: float | None = None
-    """The same on one thread, taken by turns with the others; None where nobody asked."""
+    """Microseconds on one thread, taken by turns with the others; None where nobody asked."""
 
     def lost_us(self, threads: int) -> float:
         """Time that threads add up to beyond what one takes: waiting, and what cutting costs.
@@ -107,7 +107,7 @@ class Profile(Measurement):
         return "\n".join(lines)
 
     def path(self, folder: Path) -> Path:
-        """Where it lies in a folder of profiles."""
+        """Path of the profile in a folder of profiles."""
         who = self.who.replace(" ", "-")
         return folder / f"{self.network}_bs{self.batch_size}.{self.threads}.{who}.json"
 
@@ -137,7 +137,7 @@ def kind_of(code: str) -> Kind:
 
 
 def read_profiles(folder: Path) -> Sequence[Profile]:
-    """All profiles of a folder, by name of file."""
+    """Profiles of a folder, by name of file."""
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise PeerError(

@@ -35,12 +35,12 @@ _WARMUP_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is profiled, and how."""
+    """Request for a profile: what, and how."""
 
     subject: Subject
     case: Case
     folder: Path
-    """Of the network."""
+    """Folder of the network."""
     threads: int
     runs: int
     build: str
@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """What a profiler said."""
+    """Answer of a profiler."""
 
     operators: tuple[OperatorTime, ...]
     run_us: float
@@ -170,7 +170,7 @@ def _us(event: TraceEvent) -> float:
 
 
 def _our_build(asked: Asked) -> Callable[[int], Any]:
-    """What opens a build of ours on so many threads."""
+    """Function that opens a build of ours on so many threads."""
     import tvm_ios  # noqa: PLC0415
     from tvm_ios_lab.profiles.our_build import build_for_profile  # noqa: PLC0415
 
@@ -188,7 +188,7 @@ PROFILERS: Mapping[str, Callable[[Asked], Profiled]] = {
     "onnxruntime": _onnxruntime,
     "ours": _ours,
 }
-"""Who can be asked."""
+"""Profilers that can be asked, by contestant."""
 
 
 def reorder_us_of(lines: Iterable[str]) -> float:

@@ -25,7 +25,7 @@ MARKERS = ("<!-- profiles: begin -->", "<!-- profiles: end -->")
 
 
 def profile_table(profiles: Sequence[Profile]) -> Table:
-    """One row for each network and contestant: milliseconds of a run, and in operators by kind."""
+    """Table of milliseconds, a row a network and contestant: a run, and operators by kind."""
     ordered = sorted(
         profiles, key=lambda each: (each.network, each.batch_size, each.threads, each.who)
     )

@@ -1,4 +1,4 @@
-"""What a call from C costs over the loop of the executor: ``python -m tvm_ios_lab.scripts.c_call``.
+"""Cost of a call from C over the executor's loop: ``python -m tvm_ios_lab.scripts.c_call``.
 
 A model of one small operator is exported, and ``c_call.c`` runs it by ``tvm_ios_model_run`` and in
 the executor's own loop, by turns. Every round goes to ``lab/results/c_call.json``.

@@ -31,7 +31,7 @@ RIGHT, REFUSED, WRONG = "right", "refused", "wrong"
 ATOL = 1e-6
 """Least tolerance, as a part of the largest value: onnx's own is for results of NumPy."""
 HALF_ATOL = 2e-3
-"""The same for float16, which has 11 bits."""
+"""Least tolerance for float16, which has 11 bits."""
 
 
 def node_tests() -> dict[str, Any]:

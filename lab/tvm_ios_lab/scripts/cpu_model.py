@@ -25,7 +25,7 @@ from tvm_ios_lab.places import RESULTS
 FILE = RESULTS / "cpu_model.json"
 NETWORKS = ("nasnet_small", "squeezenet")
 MEASURED, PREDICTED = (1, 2), (4, 16, 64)
-"""Lanes."""
+"""Numbers of lanes."""
 NAMES = ("sequential", "greedy", "IOS")
 
 

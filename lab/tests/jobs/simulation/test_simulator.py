@@ -1,4 +1,4 @@
-"""The same scheduler in no time: jobs of scripted stages, on machines that lose things."""
+"""Simulated jobs of scripted stages, by the real scheduler, on machines that lose things."""
 
 from __future__ import annotations
 

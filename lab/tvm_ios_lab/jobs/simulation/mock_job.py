@@ -29,7 +29,7 @@ class MockStage:
     """Candidates that it measures."""
 
     def seconds(self, cores: int) -> float:
-        """How long it takes on as many cores, up to those it can make use of."""
+        """Seconds on as many cores, up to those it can make use of."""
         if self.need.kind.measures:
             return self.work_s
         return self.work_s / max(min(cores, self.need.most_cores), 1)
@@ -46,11 +46,11 @@ class MockJob:
     known: bool = True
     """Whether it says at its submission how long it takes."""
     deaths: Mapping[int, int] = field(default_factory=dict)
-    """How often its worker dies halfway through a stage, by the stage's place."""
+    """Number of times that its worker dies halfway through a stage, by the stage's place."""
 
     @property
     def spec(self) -> JobSpec:
-        """As it is submitted."""
+        """Job as it is submitted."""
         batch = max((stage.trials for stage in self.stages), default=0)
         expected = Remaining(
             device_s=self.device_s, core_s=self.core_s, alone_s=self.alone_s(_BUILDERS)
@@ -78,7 +78,7 @@ class MockJob:
         return sum(stage.work_s for stage in self.stages if not stage.need.kind.measures)
 
     def alone_s(self, cores: int) -> float:
-        """How long it takes by itself on as many cores."""
+        """Seconds of the job by itself on as many cores."""
         return sum(stage.seconds(cores) for stage in self.stages)
 
     def run(self, gate: StageGate, sleep: Callable[[float], None], first: int = 0) -> None:

@@ -83,7 +83,7 @@ class WrongEstimates(Estimates):
         self._factors: dict[str, float] = {}
 
     def remaining(self, spec: JobSpec) -> Remaining:
-        """What is left of a job, times its factor."""
+        """Rest of a job, times its factor."""
         factor = self._factors.get(spec.name)
         if factor is None:
             chance = random.Random(f"{self._seed} {spec.name}")
@@ -97,14 +97,14 @@ class WrongEstimates(Estimates):
 
 
 class Knowledge(Enum):
-    """What is known of jobs when they are submitted, besides how many candidates they measure."""
+    """Knowledge of jobs when they are submitted, besides how many candidates they measure."""
 
     RIGHT = "right"
-    """How long they take."""
+    """Right durations of all jobs."""
     WRONG = "wrong"
-    """The same, each job's up to two times too much or too little, and nobody ever learns."""
+    """Durations that are up to two times too long or too short, and nobody ever learns."""
     NONE = "none"
-    """Nothing: jobs that have not begun are thought to be like the others."""
+    """No durations: jobs that have not begun are thought to be like the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,9 @@ class SimulatedRun:
     states: dict[str, dict[JobState, float]] = field(default_factory=dict)
     """Time at which each job came into each state."""
     journal: list[tuple[float, Event]] = field(default_factory=list)
-    """All events and their times: a new scheduler says the same to them."""
+    """Events and their times: a new scheduler says the same to them."""
     makespan_s: float = 0.0
-    """When the last job ended."""
+    """Seconds until the last job ended."""
 
     def busy(self, machine: Machine) -> float:
         """The part of the time that devices were profiled on, their mean."""
