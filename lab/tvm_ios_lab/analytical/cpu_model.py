@@ -26,7 +26,7 @@ class AnalyticalCpuCost:
     Parameters
     ----------
     cpu
-        What the stages would run on, a lane each core.
+        CPU that the stages would run on, a lane each core.
     works
         Kernels of every operator of the graph, by operator index, where they are known better than
         the operators themselves tell.

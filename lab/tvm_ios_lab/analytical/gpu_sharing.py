@@ -66,7 +66,7 @@ def share_gpu(
     groups
         Kernels of a group run one after another.
     issue_ns
-        Between two launches of the host, which takes the groups in turn; 0 in a CUDA graph.
+        Nanoseconds between two launches of the host, groups in turn; 0 in a CUDA graph.
     """
     nobody: list[list[tuple[tuple[int, int], ...]]] = [[()] * len(kernels) for kernels in groups]
     return share_gpu_in_order(groups, _issue_times(groups, issue_ns), nobody, event_ns=0.0)
@@ -84,7 +84,7 @@ def share_gpu_in_order(
     Parameters
     ----------
     issued
-        When the host issues each kernel of each group.
+        Times at which the host issues each kernel of each group.
     after
         For each kernel the group and position of each kernel that must be done before.
     event_ns

@@ -27,9 +27,9 @@ class AnalyticalGpuCost:
     Parameters
     ----------
     gpu
-        What the stages would run on, or its name.
+        GPU that the stages would run on, or its name.
     kernels
-        Whose kernels: tuned ones, or those of a library.
+        Kernels to price: tuned ones, or those of a library.
     works
         Kernels of every operator of the graph, by operator index, where they are known better than
         the operators themselves tell (see :func:`~tvm_ios_lab.analytical.gpu_work.recorded_work`).

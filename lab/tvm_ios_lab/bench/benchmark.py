@@ -81,7 +81,7 @@ def measure_models(
     models
         Networks of :mod:`tvm_ios.models`, and files in Relay or ONNX.
     say
-        Told of every result.
+        Function that is told of every result.
     """
     folder = settings.folder
     if folder is not None:

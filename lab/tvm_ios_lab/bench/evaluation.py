@@ -136,9 +136,9 @@ def search_all(
     prices
         Prices of the network's stages.
     clock
-        Told how far the searches are.
+        Clock that is told how far the searches are.
     budget
-        Of the whole call; where omitted, there is no limit.
+        Budget of the whole call; where omitted, there is no limit.
 
     Returns
     -------

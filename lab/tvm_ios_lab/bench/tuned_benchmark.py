@@ -162,7 +162,7 @@ def measure_tuned(
     Parameters
     ----------
     request
-        How kernels are tuned; its logs are not used.
+        Request for tuned kernels; its logs are not used.
     records
         The folder of the logs: ``NETWORK.BACKEND.log``.
     """

@@ -148,9 +148,9 @@ def agenda(
     Parameters
     ----------
     cases
-        What is evaluated, in this order.
+        Cases to evaluate, in this order.
     tuned
-        Those that are evaluated with tuned kernels as well.
+        Cases that are evaluated with tuned kernels as well.
     proof
         Whether outputs are proved before anything is measured.
     torch

@@ -79,9 +79,9 @@ def prove(found: Mapping[str, Floats], reference: Floats) -> dict[str, Any]:
     Parameters
     ----------
     found
-        By contestant.
+        Outputs by contestant.
     reference
-        In float64.
+        Output in float64.
 
     Returns
     -------

@@ -31,9 +31,9 @@ class Forecast:
     Parameters
     ----------
     ledger
-        What steps took in this call and earlier ones.
+        Outcomes of steps in this call and earlier ones.
     steps
-        All of them.
+        Steps of the evaluation.
     """
 
     def __init__(self, ledger: Ledger, steps: Sequence[Step]) -> None:
@@ -171,11 +171,11 @@ def run_steps(
     steps
         The most worthwhile first.
     folder
-        The evaluation's.
+        Folder of the evaluation.
     budget_s
         Seconds until everything that still runs is ended.
     say
-        Told when a step begins and ends.
+        Function that is told when a step begins and ends.
     """
     run = _Run(steps, folder, budget_s, say)
     try:

@@ -33,11 +33,11 @@ class Job:
     Parameters
     ----------
     name
-        Of the step.
+        Name of the step.
     folder
-        The evaluation's.
+        Folder of the evaluation.
     left_s
-        What is left of the budget.
+        Seconds that are left of the budget.
     threads
         Threads it may use.
     """
@@ -106,7 +106,7 @@ def child_environment(changes: Mapping[str, str], *, python: str | None = None) 
     changes
         Variables that are set.
     python
-        Its interpreter, if it is another one: it must not find packages that were made for ours.
+        Interpreter, if it is another one: it must not find packages that were made for ours.
     """
     ours = os.environ.get("PYTHONPATH") if python in (None, sys.executable) else None
     ours_too = {

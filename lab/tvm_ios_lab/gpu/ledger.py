@@ -32,7 +32,7 @@ class Ledger:
     Parameters
     ----------
     folder
-        The evaluation's.
+        Folder of the evaluation.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +64,7 @@ class Ledger:
         Parameters
         ----------
         steps
-            In an order in which each comes after what it needs.
+            Steps in an order in which each comes after what it needs.
         """
         lost: dict[str, list[str]] = {}
         for step in steps:
@@ -86,7 +86,7 @@ class Ledger:
         Parameters
         ----------
         steps
-            As for `lost`.
+            Steps in the order of `lost`.
         """
         lost = self.lost(steps)
         unfinished = {

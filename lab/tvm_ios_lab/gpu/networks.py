@@ -39,7 +39,7 @@ def network(case: Case, *, quick: bool) -> tuple[Any, Any]:
     case
         Which network, at which batch size.
     quick
-        Its smallest version.
+        True takes the smallest version of the network.
     """
     factory = _QUICK.get(case.network) if quick else None
     return (factory or by_name(case.network))(batch_size=case.batch_size)

@@ -31,7 +31,7 @@ class Nvrtc:
     Parameters
     ----------
     path
-        Of libnvrtc.
+        Path of libnvrtc.
     """
 
     def __init__(self, path: str) -> None:
@@ -56,7 +56,7 @@ class Nvrtc:
         Parameters
         ----------
         source
-            In CUDA C++.
+            Source in CUDA C++.
         arch
             Such as ``sm_90``.
         """

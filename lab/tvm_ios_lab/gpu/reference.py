@@ -33,11 +33,11 @@ def compute(
     Parameters
     ----------
     network
-        What to compute.
+        Network to compute.
     weights
-        By the names of its nodes.
+        Weights by the names of nodes.
     images
-        In NCHW; the number of them need not be the network's.
+        Images in NCHW; their number need not be the network's.
     """
     values: dict[str, Doubles] = {network.input: images.astype(np.float64)}
     readers = Counter(name for node in network.nodes for name in node.inputs)

@@ -52,7 +52,7 @@ class TorchProcess:
     case
         The folder of the network.
     cache
-        Where it keeps what it compiled.
+        Folder of what it compiled.
     """
 
     def __init__(self, python: str, case: Path, cache: Path) -> None:

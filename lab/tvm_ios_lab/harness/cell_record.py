@@ -69,7 +69,7 @@ def outcome_of(
     Parameters
     ----------
     path
-        Where the record lies, for messages.
+        Path of the record, for messages.
     """
     found = None
     if record.status is Status.DONE:

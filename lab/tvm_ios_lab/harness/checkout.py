@@ -73,7 +73,7 @@ def stored_record(path: str, *, command: str) -> BenchmarkRecord:
     Parameters
     ----------
     command
-        What measures it, for messages.
+        Command that measures it, for messages.
     """
     try:
         return BenchmarkRecord.from_json(stored_text(path))

@@ -42,7 +42,7 @@ def cpu_run(
     has_sizes
         Whether there is a small network of the kind, for quick cells.
     rounds
-        Of the race; those of the settings where omitted.
+        Rounds of the race; those of the settings where omitted.
     """
     return CpuRun(
         lanes=settings.lanes,

@@ -82,7 +82,7 @@ def run_missing(
     again
         Whether a cell with such a result is run again.
     listener
-        Told of each cell.
+        Function that is told of each cell.
     go_on
         The command that goes on after an interruption.
     """

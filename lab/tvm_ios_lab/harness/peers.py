@@ -120,7 +120,7 @@ class PeerRace:
         Parameters
         ----------
         recipes
-            What each set of kernels is made of, by its name.
+            Recipe of each set of kernels, by its name.
         """
         stem = f"{self.network}_bs{self.batch}"
         networks, results = self.folder / "networks", self.folder / "races"
@@ -222,7 +222,7 @@ def peer_race(
     Parameters
     ----------
     network
-        As the programs call it.
+        Name of the network in the programs.
     trials
         Candidates of the kernel searches that building it takes.
     """

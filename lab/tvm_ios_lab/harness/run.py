@@ -148,15 +148,15 @@ def run_experiment(
     Parameters
     ----------
     bench
-        Its folder holds a folder for each experiment.
+        Means to measure with; its folder holds a folder for each experiment.
     command
-        What a reader calls to get the same; stands in records and on the page.
+        Command of a reader who wants the same; stands in records and on the page.
     go_on
-        What goes on here after an interruption; the command where empty.
+        Command that goes on here after an interruption; ``command`` where empty.
     retry
         Whether cells that failed are measured again.
     listener
-        Told of each cell.
+        Function that is told of each cell.
     """
     place = partial(record_path, bench.folder, experiment)
     folder = bench.folder / experiment.name

@@ -121,7 +121,7 @@ def describe(module: tvm.IRModule, *, name: str, batch_size: int = 1) -> Network
     module
         Type-checked; the first parameter of ``main`` is the input, the others are weights.
     name
-        Of the network.
+        Name of the network.
     batch_size
         Images or sequences in the input.
     """

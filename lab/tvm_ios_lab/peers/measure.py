@@ -130,9 +130,9 @@ def require_agreement(network: str, errors: Mapping[str, float]) -> None:
     Parameters
     ----------
     network
-        What ran.
+        Network that ran.
     errors
-        By contestant: the largest difference of its output, relative to the largest value.
+        Largest difference of each output, relative to the largest value, by contestant.
     """
     wrong = [f"{who} by {error:.2g}" for who, error in errors.items() if not error <= TOLERANCE]
     if wrong:

@@ -68,11 +68,11 @@ def build_kernels(
     Parameters
     ----------
     subject
-        What is built.
+        Network to build.
     recipe
-        How.
+        Recipe of the kernels.
     folder
-        Of the network; what was there of these kernels is replaced.
+        Folder of the network; what was there of these kernels is replaced.
     lanes
         Threads that run it.
     records

@@ -114,11 +114,11 @@ def contestants(
     Parameters
     ----------
     peers
-        Who takes part.
+        Peers that take part.
     cores
-        What all threads are.
+        Number of all threads.
     builds
-        Ours; each has the threads it was made for.
+        Builds of ours; each has the threads it was made for.
     images
         Whether the network reads images.
     described
@@ -144,11 +144,11 @@ def prepare(contestant: Contestant, case: Case, folder: Path) -> Runner:
     Parameters
     ----------
     contestant
-        Who runs it, on how many threads.
+        Contestant, with its number of threads.
     case
-        What is run.
+        Network and input to run.
     folder
-        Where the network's ONNX file lies.
+        Folder of the network's ONNX file.
     """
     try:
         home = import_module(f"tvm_ios_lab.peers.{_HOMES[contestant.peer]}")

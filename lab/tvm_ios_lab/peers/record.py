@@ -37,17 +37,17 @@ def peer_record(
     Parameters
     ----------
     case
-        What ran.
+        Network that ran, and its input.
     comparison
         The raw rounds.
     prepared
         Errors and load times by contestant.
     kernels
-        Ours.
+        Sets of our kernels.
     peak
-        Of this machine, taken beside the rounds.
+        Peak of this machine, taken beside the rounds.
     notes
-        What a reader has to know.
+        Notes that a reader has to know.
     """
     macs = case.network.macs
     facts = {

@@ -37,7 +37,7 @@ def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
     Parameters
     ----------
     records
-        Of one interleaved run each.
+        Records of one interleaved run each.
     """
     peers = [peer for peer in Peer if peer is not Peer.OURS]
     rows = [

@@ -47,7 +47,7 @@ class Worker:
     Parameters
     ----------
     contestant
-        Who runs.
+        Contestant that runs.
     folder
         The network's folder.
     python

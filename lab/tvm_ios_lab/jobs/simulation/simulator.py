@@ -272,11 +272,11 @@ def simulate(
     Parameters
     ----------
     jobs
-        What is to run, in the order of submission.
+        Jobs to run, in the order of submission.
     machine, policy, limits, estimates
-        What the scheduler is made with.
+        Arguments that the scheduler is made with.
     mishaps
-        What else happens: devices lost and back, workers that die, jobs that are cancelled.
+        Other events: devices lost and back, workers that die, jobs that are cancelled.
     """
     simulator = _Simulator(Scheduler(machine, policy, limits, estimates), jobs)
     for job in jobs:
