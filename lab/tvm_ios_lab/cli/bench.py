@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.completion import LIBRARY, MODELS, networks_or_files
+from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import add_loading_options, add_measuring_options, prepare_process
 from tvm_ios.driver.races.compiled_race import lanes_of_files, race_files
 from tvm_ios.driver.run_folder import RunFolder, runs_directory
@@ -110,6 +111,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_loading_options(parser)
 
 
+@told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print and write; 0 when all is done."""
     files = {word: path for word in arguments.models if (path := _compiled_file(word)) is not None}

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.errors import OptionError, TvmIosError
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.jobs.ledger import CellStep
@@ -87,6 +88,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
 
 
+@told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Run what was asked for; 1 if a cell failed, or one of several experiments."""
     if arguments.name == LIST:
