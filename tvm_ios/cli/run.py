@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(times.as_text())
         if arguments.profile:
             rows = _profile(executor, arguments.file)
-            told["profile"] = [each.as_record() for each in rows]
+            told["profile"] = [asdict(each) for each in rows]
             if not arguments.json:
                 print(operator_table(rows).as_text())
         if arguments.trace is not None:

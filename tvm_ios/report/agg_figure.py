@@ -14,16 +14,9 @@ __all__ = ["agg_figure"]
 
 
 def agg_figure(size: tuple[float, float], what: str, **options: Any) -> Figure:
-    """A figure that is drawn without a display, and separate from those of pyplot.
+    """A figure of so many inches that is drawn without a display, and separate from pyplot's.
 
-    Parameters
-    ----------
-    size
-        Width and height in inches.
-    what
-        What is drawn, for messages.
-    options
-        Options of matplotlib's ``Figure``.
+    ``what`` says in messages what is drawn; the options are those of matplotlib's ``Figure``.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415

@@ -19,15 +19,7 @@ _PROCESS = 0
 
 
 def chrome_trace(events: Iterable[TraceEvent], *, name: str) -> str:
-    """JSON text of a trace.
-
-    Parameters
-    ----------
-    events
-        Events that the executor recorded in one run, in any order.
-    name
-        Name of what was run, shown above the tracks.
-    """
+    """JSON text of the events of one run, in any order; ``name`` is shown above the tracks."""
     ordered = sorted(events, key=lambda event: (event.lane, event.start_ns))
     lanes = sorted({event.lane for event in ordered})
     rows = [_metadata("process_name", {"name": name})]

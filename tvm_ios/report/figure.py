@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, HostError, OptionError
 from tvm_ios.report.agg_figure import agg_figure
-from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
+from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Frame, Layout, Point, Wire
 from tvm_ios.report.labels import duration, operator_label, schedule_facts, stage_label
 from tvm_ios.report.layout import lay_out
 from tvm_ios.report.palette import FAMILIES, INK, WIRE, family_of
@@ -23,7 +23,6 @@ __all__ = ["draw_if_possible", "draw_schedule"]
 _MARGIN = 0.25
 _TITLE = 0.62
 _LEGEND = 0.42
-_LANE_PAD = 0.045
 _MAX_PIXELS = 30_000
 """Pixels of the longer side: Agg draws at most 65,536, and viewers open half of that."""
 
@@ -77,6 +76,8 @@ def draw_schedule(
     painter = _Painter(axes)
     painter.title(graph, schedule)
     painter.bands(layout, schedule, stage_latencies_ns)
+    for frame in layout.frames:
+        painter.frame(frame)
     for wire in layout.wires:
         painter.wire(wire)
     for operator, point in layout.tags:
@@ -133,7 +134,6 @@ class _Painter:
     ) -> None:
         longest = max(latencies_ns or (1,)) or 1
         for band in layout.bands:
-            stage = schedule.stages[band.stage]
             self._rectangle(band.left, band.top, band.width, band.height, fill=_BAND)
             latency = None if latencies_ns is None else latencies_ns[band.stage]
             text = stage_label(schedule, band.stage)
@@ -147,26 +147,17 @@ class _Painter:
                 length = band.height * latency / longest
                 bottom = band.top + band.height
                 self._rectangle(band.left, bottom - length, 0.045, length, fill=_BAR)
-            self._lanes(layout, stage)
 
-    def _lanes(self, layout: Layout, stage: Stage) -> None:
-        if len(stage.groups) < 2:
-            return
-        if stage.is_merge:
-            self._lane(layout, stage.operators, edge=_MERGE, hatch="////")
-            return
-        for group in stage.groups:
-            self._lane(layout, group, edge="#9A9A9A")
-
-    def _lane(
-        self, layout: Layout, operators: Sequence[int], *, edge: str, hatch: str = ""
-    ) -> None:
-        points = [layout.boxes[operator] for operator in operators]
-        left = min(point.x for point in points) - BOX_WIDTH / 2 - _LANE_PAD
-        right = max(point.x for point in points) + BOX_WIDTH / 2 + _LANE_PAD
-        top = min(point.y for point in points) - BOX_HEIGHT / 2 - _LANE_PAD
-        bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + _LANE_PAD
-        self._rectangle(left, top, right - left, bottom - top, fill="white", edge=edge, hatch=hatch)
+    def frame(self, frame: Frame) -> None:
+        self._rectangle(
+            frame.left,
+            frame.top,
+            frame.width,
+            frame.height,
+            fill="white",
+            edge=_MERGE if frame.merge else "#9A9A9A",
+            hatch="////" if frame.merge else "",
+        )
 
     def box(self, index: int, operator: Operator, point: Point) -> None:
         left, top = point.x - BOX_WIDTH / 2, point.y - BOX_HEIGHT / 2

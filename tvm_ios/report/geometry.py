@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BOX_HEIGHT", "BOX_WIDTH", "TAG_SIZE", "Band", "Layout", "Point", "Wire"]
+__all__ = ["BOX_HEIGHT", "BOX_WIDTH", "TAG_SIZE", "Band", "Frame", "Layout", "Point", "Wire"]
 
 BOX_WIDTH = 1.02
 BOX_HEIGHT = 0.34
@@ -31,6 +31,17 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Frame around a group, or around all operators that a stage merges."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    merge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
     """Line from ``start`` to ``end``, vertical at both ends."""
 
@@ -47,6 +58,7 @@ class Layout:
     width: float
     height: float
     bands: tuple[Band, ...]
+    frames: tuple[Frame, ...]
     boxes: dict[int, Point]
     """Centre of each operator's box."""
     wires: tuple[Wire, ...]

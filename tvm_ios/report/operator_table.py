@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.plan.plan import ExecutionPlan, Launch
@@ -32,24 +31,15 @@ class OperatorTime:
     computed_by: str
     """Maker of the result: ``TVM kernel``, or the operator library."""
 
-    def as_record(self) -> dict[str, Any]:
-        """Fields as JSON takes them."""
-        return asdict(self)
-
 
 def operator_times(
     plan: ExecutionPlan,
     traces: Sequence[Sequence[TraceEvent]],
     flops: Mapping[str, int],
 ) -> tuple[OperatorTime, ...]:
-    """Rows of all launches in traces, the longest first.
+    """Rows of all launches in one or more traced runs, the longest first.
 
-    Parameters
-    ----------
-    traces
-        Traced runs, at least one.
-    flops
-        Operations of launches by name, where known.
+    ``flops`` are the operations of launches by name, where known.
     """
     launches = {launch.operator: launch for launch in plan.launches}
     events: dict[str, list[TraceEvent]] = {}

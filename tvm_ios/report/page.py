@@ -7,12 +7,22 @@ operator.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Band, Layout, Point, Wire
+from tvm_ios.report.geometry import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    TAG_SIZE,
+    Band,
+    Frame,
+    Layout,
+    Point,
+    Wire,
+)
 from tvm_ios.report.placing import place_rows
 
 __all__ = ["ROW_GAP", "Page", "stage_height"]
@@ -26,6 +36,7 @@ _BAND_PAD = 0.09
 _GUTTER = 0.92
 """Inches for the label of a stage."""
 _PANEL_GAP = 0.3
+_FRAME_PAD = 0.045
 _SIDE = 0.06
 """Inches from a box to a line that enters from the side; a line that leaves has twice that."""
 
@@ -105,10 +116,29 @@ class Page:
             width=max(self._left - _PANEL_GAP, _GUTTER),
             height=max(self._height, BOX_HEIGHT),
             bands=tuple(self._bands),
+            frames=tuple(self._frames()),
             boxes=self._boxes,
             wires=tuple(self._wires),
             tags=tuple(self._tags),
         )
+
+    def _frames(self) -> Iterator[Frame]:
+        for stage in self._schedule.stages:
+            if len(stage.groups) < 2:
+                continue
+            for operators in (stage.operators,) if stage.is_merge else stage.groups:
+                points = [self._boxes[operator] for operator in operators]
+                left = min(point.x for point in points) - BOX_WIDTH / 2 - _FRAME_PAD
+                right = max(point.x for point in points) + BOX_WIDTH / 2 + _FRAME_PAD
+                top = min(point.y for point in points) - BOX_HEIGHT / 2 - _FRAME_PAD
+                bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + _FRAME_PAD
+                yield Frame(
+                    left=left,
+                    top=top,
+                    width=right - left,
+                    height=bottom - top,
+                    merge=stage.is_merge,
+                )
 
     def add_panel(self, first: int, last: int) -> None:
         """Add a panel with stages ``first`` to ``last`` (not included), right of the others."""

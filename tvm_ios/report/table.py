@@ -69,11 +69,6 @@ def comparison_table(comparison: Comparison, *, baselines: Sequence[str]) -> Tab
     """Table with a row for each contestant: median latency, and speedup over each baseline.
 
     A ratio is the median over the interleaved rounds, followed by its confidence interval.
-
-    Parameters
-    ----------
-    baselines
-        Contestants to compare with, one column each.
     """
     rows = []
     for name in comparison.names:

@@ -206,12 +206,7 @@ class TuneReport:
     def to_html(self, *, title: str = "", command: str = "") -> str:
         """Report as an HTML page in one file, with pictures of the schedule and of a run.
 
-        Parameters
-        ----------
-        title
-            Name of the model; that of its graph where empty.
-        command
-            Command that made the model, to be shown; left out where empty.
+        Title and command are those of :class:`~tvm_ios.report.html.report_page.ReportPage`.
         """
         if self.story is None:
             raise OptionError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
@@ -15,11 +15,7 @@ from tvm_ios.report.palette import FAMILIES, family_of
 
 __all__ = ["LaneRow", "LanesPicture", "LaunchBar", "StageStripe"]
 
-_WIDTH = 1200
-_LEFT = 96
-_RIGHT = 1190
 _ROW = 36
-_BAR = 26
 _AXIS = 26
 
 
@@ -58,11 +54,11 @@ class StageStripe:
 class LanesPicture:
     """Picture of a whole run."""
 
-    width: int
+    width: ClassVar[int] = 1200
+    bar_height: ClassVar[int] = 26
+    left: ClassVar[int] = 96
+    right: ClassVar[int] = 1190
     height: int
-    bar_height: int
-    left: int
-    right: int
     bottom: int
     """Height at which the time axis lies."""
     rows: tuple[LaneRow, ...]
@@ -83,7 +79,7 @@ class LanesPicture:
         """Layout of a run with at least one launch."""
         events = sorted(timeline, key=lambda event: event.start_ns)
         length_ns = max(event.end_ns for event in events)
-        axis = Axis(low=0, high=max(length_ns, 1), begin=_LEFT, end=_RIGHT)
+        axis = Axis(low=0, high=max(length_ns, 1), begin=cls.left, end=cls.right)
         kinds = {operator.name: operator.kind for operator in graph.operators}
         rows: list[list[LaunchBar]] = [
             [] for _ in range(max(lanes, 1 + max(event.lane for event in events)))
@@ -95,16 +91,12 @@ class LanesPicture:
             busy[event.lane] += event.end_ns - event.start_ns
         bottom = len(rows) * _ROW
         return cls(
-            width=_WIDTH,
             height=bottom + _AXIS,
-            bar_height=_BAR,
-            left=_LEFT,
-            right=_RIGHT,
             bottom=bottom,
             rows=tuple(
                 LaneRow(
                     number=number,
-                    y=number * _ROW + (_ROW - _BAR) / 2,
+                    y=number * _ROW + (_ROW - cls.bar_height) / 2,
                     busy=busy[number] / max(length_ns, 1),
                     bars=tuple(bars),
                 )

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Layout, Point, Wire
+from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, TAG_SIZE, Frame, Layout, Point, Wire
 from tvm_ios.report.labels import duration, operator_label, stage_label
 from tvm_ios.report.layout import lay_out
 from tvm_ios.report.palette import FAMILIES, family_of
 
-__all__ = ["Frame", "OperatorBox", "SchedulePicture", "StageBand", "Tag"]
+__all__ = ["OperatorBox", "SchedulePicture", "StageBand"]
 
 _SCALE = 100
 """Pixels per inch of the layout."""
 _MARGIN = 12.0
-_FRAME_PAD = 0.045
 _HEAD = 0.05
 """Length of an arrow's head in inches."""
 _MOST_LETTERS = 17
@@ -58,38 +57,19 @@ class StageBand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """Frame around a group, or around all operators that a stage merges."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    merge: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tag:
-    """Tag of a value that goes on in the next column."""
-
-    index: int
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePicture:
     """Picture of a whole schedule."""
 
+    box_width: ClassVar[float] = round(BOX_WIDTH * _SCALE, 1)
+    box_height: ClassVar[float] = round(BOX_HEIGHT * _SCALE, 1)
+    tag_radius: ClassVar[float] = round(TAG_SIZE / 2 * _SCALE, 1)
     width: float
     height: float
-    box_width: float
-    box_height: float
-    tag_radius: float
     bands: tuple[StageBand, ...]
     frames: tuple[Frame, ...]
     boxes: tuple[OperatorBox, ...]
-    tags: tuple[Tag, ...]
+    tags: tuple[tuple[int, Point], ...]
+    """Operator and centre of each tag."""
     wires: str
     """Path of the lines of all wires."""
     heads: str
@@ -101,32 +81,31 @@ class SchedulePicture:
 
     @classmethod
     def of(
-        cls,
-        graph: OperatorGraph,
-        schedule: InterOpSchedule,
-        prices_ns: tuple[int | None, ...] = (),
+        cls, graph: OperatorGraph, schedule: InterOpSchedule, prices_ns: tuple[int | None, ...]
     ) -> Self:
         """Layout of a schedule; prices of its stages are bars beside them."""
         layout = lay_out(graph, schedule)
         boxes = tuple(_boxes(graph, schedule, layout))
-        frames = tuple(_frames(schedule, layout))
         return cls(
             width=_px(layout.width) + 2 * _MARGIN,
             height=_px(layout.height) + 2 * _MARGIN,
-            box_width=_px(BOX_WIDTH),
-            box_height=_px(BOX_HEIGHT),
-            tag_radius=_px(TAG_SIZE / 2),
             bands=tuple(_bands(schedule, layout, prices_ns)),
-            frames=frames,
-            boxes=boxes,
-            tags=tuple(
-                Tag(index=operator, x=_at(point.x), y=_at(point.y))
-                for operator, point in layout.tags
+            frames=tuple(
+                Frame(
+                    left=_at(frame.left),
+                    top=_at(frame.top),
+                    width=_px(frame.width),
+                    height=_px(frame.height),
+                    merge=frame.merge,
+                )
+                for frame in layout.frames
             ),
+            boxes=boxes,
+            tags=tuple((operator, Point(_at(at.x), _at(at.y))) for operator, at in layout.tags),
             wires="".join(map(_line, layout.wires)),
             heads="".join(_head(wire) for wire in layout.wires if wire.arrow),
             families=tuple(sorted({box.family for box in boxes})),
-            merges=any(frame.merge for frame in frames),
+            merges=any(frame.merge for frame in layout.frames),
             barriers=any(box.barrier for box in boxes),
         )
 
@@ -195,25 +174,6 @@ def _bands(
             lines=tuple(lines),
             bar=_px(band.height * (price_ns or 0) / longest),
         )
-
-
-def _frames(schedule: InterOpSchedule, layout: Layout) -> Iterator[Frame]:
-    for stage in schedule.stages:
-        if len(stage.groups) < 2:
-            continue
-        for operators in (stage.operators,) if stage.is_merge else stage.groups:
-            points = [layout.boxes[operator] for operator in operators]
-            left = min(point.x for point in points) - BOX_WIDTH / 2 - _FRAME_PAD
-            right = max(point.x for point in points) + BOX_WIDTH / 2 + _FRAME_PAD
-            top = min(point.y for point in points) - BOX_HEIGHT / 2 - _FRAME_PAD
-            bottom = max(point.y for point in points) + BOX_HEIGHT / 2 + _FRAME_PAD
-            yield Frame(
-                x=_at(left),
-                y=_at(top),
-                width=_px(right - left),
-                height=_px(bottom - top),
-                merge=stage.is_merge,
-            )
 
 
 def _line(wire: Wire) -> str:
