@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import json
 import logging
 import shutil
@@ -47,7 +46,6 @@ __all__ = ["add_parser", "run"]
 _LOG = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
-_UTF8 = codecs.getincrementaldecoder("utf-8")
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -48,12 +48,7 @@ def wished_device(
 
     The only device of all will do for any target but one for another kind of processor, and so will
     any board where all are boards with one key. Nodes of a cluster may bring devices that nobody
-    has named.
-
-    Parameters
-    ----------
-    name, key
-        What the job names: a device, or the key of boards of which each will do; empty: neither.
+    has named. A job names a device, or the key of boards of which each will do, or neither.
     """
     if name and key:
         raise JobError(f"{where}device is {name!r} and rpc_key {key!r}; keep one of both")

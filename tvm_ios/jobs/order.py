@@ -30,7 +30,6 @@ class JobOrder:
     work: TuneWork | CalledWork
 
     def __post_init__(self) -> None:
-        """Refuse names that lead elsewhere."""
         if not _NAME.fullmatch(self.spec.name):
             raise JobError(
                 f"job name {self.spec.name!r}: give at most 100 letters, digits and _ . + - "

@@ -46,13 +46,7 @@ class SchedulerTable:
 
 
 def read_scheduler(table: Any) -> SchedulerTable:
-    """Read the table ``[scheduler]``.
-
-    Parameters
-    ----------
-    table
-        ``[scheduler]``, as ``tomllib`` reads it.
-    """
+    """Read the table ``[scheduler]``, as ``tomllib`` gives it."""
     known = checked(table_of(table, "scheduler"), _SCHEDULER_KEYS, "[scheduler] ")
     policy = member(PolicyName, known.pop("policy", "slack"), "[scheduler] policy")
     executor = member(ExecutorName, known.pop("executor", "local"), "[scheduler] executor")

@@ -28,13 +28,9 @@ class TimelineRows:
 
     @classmethod
     def of(cls, machine: Machine | None, spans: Sequence[Span]) -> TimelineRows:
-        """The rows of these stages.
+        """The rows of these stages, and of a machine's cores and devices where nothing ran.
 
-        Parameters
-        ----------
-        machine
-            Its cores and devices have rows though nothing ran there; None: nobody knows them any
-            more.
+        None: nobody knows the machine any more.
         """
         known = [device.name for device in machine.devices] if machine is not None else []
         used = {core for span in spans for _, cores in span.places for core in cores}
@@ -49,12 +45,8 @@ class TimelineRows:
 def timeline_json(machine: Machine | None, spans: Sequence[Span], *, now_s: float) -> str:
     """The JSON text: who had each core and each device when, and how long each job had waited.
 
-    Parameters
-    ----------
-    machine
-        As for :meth:`TimelineRows.of`.
-    spans
-        All stages. What computes still ends at ``now_s`` in the picture.
+    What computes still ends at ``now_s`` in the picture. The machine is as for
+    :meth:`TimelineRows.of`.
     """
     drawn = TimelineRows.of(machine, spans)
     begin_s, devices, jobs = drawn.begin_s, drawn.devices, drawn.jobs

@@ -133,12 +133,9 @@ def timeline_rows(
 def draw_timeline(
     machine: Machine | None, spans: Sequence[Span], path: Path, *, now_s: float
 ) -> None:
-    """Write a picture of the latest run; parameters are those of `timeline_rows`.
+    """Write a picture of the latest run; the path's ending chooses the format (png, pdf, svg).
 
-    Parameters
-    ----------
-    path
-        Where it goes; the ending chooses the format (png, pdf, svg).
+    The other parameters are those of `timeline_rows`.
     """
     rows = timeline_rows(machine, latest_run(spans, now_s), now_s=now_s)
     if not any(row.bars for row in rows):

@@ -11,10 +11,9 @@ from tvm_ios.support.stage_gate import StageKind, StageNeed
 
 def candidate(job, kind=StageKind.PROFILE, *, left=1.0, asked=0.0, device=""):
     return Candidate(
-        wish=DeviceWish(),
+        wish=DeviceWish(device),
         job=job,
         number=ord(job),
-        device=device,
         need=StageNeed(kind=kind),
         asked_s=asked,
         left=Remaining(alone_s=left),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import OptionError
 from tvm_ios.jobs.core.policies import PolicyName
 from tvm_ios.jobs.core.resources import DeviceKind
@@ -32,6 +33,10 @@ def write(tmp_path, text, name="grid.toml"):
     return path
 
 
+def config_of(cell, tracker=None):
+    return TuneConfig.of_tables(cell.tables_with(tracker))
+
+
 def test_cells_are_the_product_and_repeats_come_one_after_another(tmp_path):
     grid = GridFile.load(write(tmp_path, GRID))
     cells = grid.cells()
@@ -55,9 +60,9 @@ def test_a_cell_has_the_base_with_its_values_over_it(tmp_path):
         "tuning": {"number": 1, "backend": "autotvm", "trials": 4},
         "search": {"max_group_size": 2},
     }
-    config = tuned.config()
+    config = config_of(tuned)
     assert (config.tuning, config.options.kernels.trials, config.time_budget) == ("autotvm", 4, 60)
-    assert first.config().tuning is None
+    assert config_of(first).tuning is None
     assert grid.base == {"time_budget": 60, "tuning": {"number": 1}}  # and is left as it was
 
 
@@ -65,7 +70,7 @@ def test_the_base_may_be_a_file_and_tables_may_be_nested(tmp_path):
     write(tmp_path, "[compare]\nrounds = 7\n", "base.toml")
     text = 'base = "base.toml"\n[grid]\nmodel = "squeezenet"\n[grid.compare]\nlongest_s = [1, 2]\n'
     cells = GridFile.load(write(tmp_path, text)).cells()
-    compare = [cell.config().options.compare for cell in cells]
+    compare = [config_of(cell).options.compare for cell in cells]
     assert [(each.rounds, each.longest_s) for each in compare] == [(7, 1), (7, 2)]
 
 
@@ -122,11 +127,11 @@ def test_a_key_of_devices_without_a_tracker_wants_servers(tmp_path):
     text = '[grid]\nmodel = ["squeezenet"]\n[base.device]\nrpc_key = "cpu"\n'
     (cell,) = GridFile.load(write(tmp_path, text)).cells()
     assert cell.wants_device
-    assert cell.config("127.0.0.1:7").options.device.rpc_tracker == "127.0.0.1:7"
+    assert config_of(cell, "127.0.0.1:7").options.device.rpc_tracker == "127.0.0.1:7"
     there = text + 'rpc_tracker = "10.0.0.1:9190"\n'
     (cell,) = GridFile.load(write(tmp_path, there)).cells()
     assert not cell.wants_device
-    assert cell.config("127.0.0.1:7").options.device.rpc_tracker == "10.0.0.1:9190"
+    assert config_of(cell, "127.0.0.1:7").options.device.rpc_tracker == "10.0.0.1:9190"
 
 
 def test_model_files_lie_beside_the_grid(tmp_path):

@@ -45,13 +45,9 @@ class _Job:
 class Cluster:
     """Jobs of several nodes, with the interface of a :class:`Scheduler`.
 
-    Parameters
-    ----------
-    devices
-        Those that are known before their nodes join.
-    make
-        Makes a node's scheduler from its machine and the epoch after which its leases begin.
-        Numbers of cores must differ from node to node.
+    Devices are those that are known before their nodes join. ``make`` makes a node's scheduler from
+    its machine and the epoch after which its leases begin. Numbers of cores must differ from node
+    to node.
     """
 
     def __init__(
@@ -173,14 +169,12 @@ class Cluster:
             return replace(present, attempt=present.attempt + job.attempts)
         told = JobStatus.told(job.spec, JobState.WAITING, job.progress or JobProgress(trials=0))
         device = job.spec.device
+        is_gone = bool(device) and self._homes[device] not in self._nodes
         return replace(
             told,
-            waits_for=f"device {device}, whose node is lost" if self._is_gone(device) else "a node",
+            waits_for=f"device {device}, whose node is lost" if is_gone else "a node",
             attempt=job.attempts,
         )
-
-    def _is_gone(self, device: str) -> bool:
-        return bool(device) and self._homes[device] not in self._nodes
 
     # ---- Nodes ----
 

@@ -121,7 +121,6 @@ class JobTable:
         return Candidate(
             job=job.spec.name,
             number=job.number,
-            device=job.spec.device,
             wish=job.spec.wish,
             need=need,
             asked_s=asked_s,

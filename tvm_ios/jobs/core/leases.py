@@ -51,10 +51,10 @@ class Leases:
         return holding
 
     def acknowledge(self, job: str, epoch: int, serial: int) -> None:
-        """Take note that a stage has left cores, unless its lease is no more."""
+        """Take note that a stage has left cores, if it speaks of the last re-pin of its lease."""
         holding = self._leases.get(job)
-        if holding is not None and holding.lease.epoch == epoch:
-            self.occupancy.acknowledge(holding, serial)
+        if holding is not None and (holding.lease.epoch, holding.serial) == (epoch, serial):
+            self.occupancy.settle_leaving(holding)
 
     # ---- Decisions: settle, then any number of grants, then spread ----
 

@@ -21,7 +21,6 @@ class Limits:
     """A job that has waited longer for its worker is the next to get one."""
 
     def __post_init__(self) -> None:
-        """Refuse bounds under which nothing could run."""
         if self.max_active < 1:
             raise JobError(f"max_active is {self.max_active}: at least 1 worker must be alive")
         for name in ("max_wait_s", "max_start_wait_s"):

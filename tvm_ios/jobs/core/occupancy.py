@@ -231,7 +231,7 @@ class Occupancy:
             del self._holders[device]
             if device not in self._lost:
                 self._free_devices[device] = self._devices[device]
-        self._settle_leaving(holding)
+        self.settle_leaving(holding)
         self._shrunk.pop(holding.lease.epoch, None)
         if not holding.lease.need.kind.measures:
             self._change(now, holding, leaves=holding.cores)
@@ -240,11 +240,6 @@ class Occupancy:
             self._cores[number].owner = 0
             self._owned -= 1
             self._index(self._cores[number])
-
-    def acknowledge(self, holding: Holding, serial: int) -> None:
-        """Believe that a stage has left what it was to leave, if it speaks of its last re-pin."""
-        if serial == holding.serial:
-            self._settle_leaving(holding)
 
     def lose(self, device: str) -> None:
         """Grant a device to nobody until it is back."""
@@ -340,7 +335,8 @@ class Occupancy:
         for other in touched.values():
             other.rate = sum(1 / max(len(self._cores[number].users), 1) for number in other.cores)
 
-    def _settle_leaving(self, holding: Holding) -> None:
+    def settle_leaving(self, holding: Holding) -> None:
+        """Believe that a stage has left what it was to leave."""
         for number in sorted(holding.leaving):
             self._cores[number].left_by -= 1
             self._index(self._cores[number])

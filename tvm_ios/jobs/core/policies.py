@@ -22,20 +22,6 @@ _CRITICAL = 0.7
 Rank = Callable[[Candidate, View], tuple[float, ...]]
 
 
-def _proposals(view: View, rank: Rank) -> Iterator[Proposal]:
-    for candidates in (view.profiles, view.stages, view.starts):
-        if len(candidates) == 1:
-            yield Proposal(candidates[0].job)
-            continue
-        # Mostly one or two of hundreds are granted: a heap orders no more of them than are taken.
-        heap = [
-            (rank(candidate, view), candidate.number, candidate.job) for candidate in candidates
-        ]
-        heapq.heapify(heap)
-        while heap:
-            yield Proposal(heapq.heappop(heap)[2])
-
-
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """The job with the least rank first, then the one that was submitted first."""
@@ -44,7 +30,15 @@ class Ranked:
 
     def choose(self, view: View) -> Iterator[Proposal]:
         """Propose everybody, in this order."""
-        return _proposals(view, self.rank)
+        for candidates in (view.profiles, view.stages, view.starts):
+            if len(candidates) == 1:
+                yield Proposal(candidates[0].job)
+                continue
+            # Mostly one or two of hundreds are granted: a heap orders no more than are taken.
+            heap = [(self.rank(each, view), each.number, each.job) for each in candidates]
+            heapq.heapify(heap)
+            while heap:
+                yield Proposal(heapq.heappop(heap)[2])
 
 
 def _first_asked(candidate: Candidate, _view: View) -> tuple[float, ...]:
@@ -78,8 +72,9 @@ class Sequential:
         for candidate in view.starts:
             if free < 1:
                 return
-            if not candidate.device or not live.get(candidate.device):
-                live[candidate.device] = live.get(candidate.device, 0) + 1
+            device = candidate.wish.name
+            if not device or not live.get(device):
+                live[device] = live.get(device, 0) + 1
                 free -= 1
                 yield Proposal(candidate.job)
 

@@ -86,7 +86,6 @@ class Machine:
     devices: tuple[Device, ...]
 
     def __post_init__(self) -> None:
-        """Look for contradictions."""
         if not self.cores or len(set(self.cores)) < len(self.cores):
             raise JobError(f"cores must be one or more different numbers, not {self.cores}")
         names = [device.name for device in self.devices]

@@ -13,12 +13,7 @@ from typing import Any
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core import events
-from tvm_ios.jobs.core.commands import (
-    Command,
-    ReportPolicy,
-    RevokeLease,
-    StopWorker,
-)
+from tvm_ios.jobs.core.commands import Command, ReportPolicy, RevokeLease, StopWorker
 from tvm_ios.jobs.core.estimates import Estimates
 from tvm_ios.jobs.core.job_state import Job, JobState
 from tvm_ios.jobs.core.job_table import JobTable
@@ -78,15 +73,10 @@ class Scheduler:
     # ---- From outside ----
 
     def handle(self, event: events.Event, now: float) -> tuple[Command, ...]:
-        """Take note of an event, and say what to do now.
+        """Take note of an event, and say what to do ``now``, in seconds since any fixed moment.
 
-        Parameters
-        ----------
-        event
-            What happened. What comes too late, from a job that has ended or of a lease that is no
-            more, changes nothing.
-        now
-            Seconds since any fixed moment; never less than before.
+        What comes too late, from a job that has ended or of a lease that is no more, changes
+        nothing.
         """
         if now < self._now:
             raise JobError(f"{event} at {now} s comes after an event at {self._now} s")

@@ -108,12 +108,10 @@ def _obstacle(
     wanted = f"{cores} cores" if cores > 1 else "a core"
     if not asked.need.kind.measures:
         return wanted
-    if not asked.device:
-        any_device = asked.wish.as_text()
-        return f"{any_device} with {wanted}" if cores > 1 else any_device
-    holder = occupancy.holder(asked.device)
-    if occupancy.is_lost(asked.device):
-        return f"device {asked.device}, which is lost"
+    device = asked.wish.as_text()
+    holder = occupancy.holder(asked.wish.name)
+    if occupancy.is_lost(asked.wish.name):
+        return f"{device}, which is lost"
     if holder is not None:
-        return f"device {asked.device}, which {holder.lease.job} has"
-    return f"device {asked.device} with {wanted}" if cores > 1 else f"device {asked.device}"
+        return f"{device}, which {holder.lease.job} has"
+    return f"{device} with {wanted}" if cores > 1 else device

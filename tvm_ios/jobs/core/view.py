@@ -20,8 +20,6 @@ class Candidate:
     job: str
     number: int
     """Place in the order of submission, from 0."""
-    device: str
-    """The only device that will do; empty: more than one will."""
     need: StageNeed
     """Need of the stage; of a job that waits for its worker, that of preparing."""
     asked_s: float

@@ -40,16 +40,8 @@ Listener = Callable[[Event], None]
 class Daemon:
     """Jobs of one folder, run by one scheduler. Make it in a running event loop.
 
-    Parameters
-    ----------
-    core
-        Who decides: a new scheduler, or a new cluster of them.
-    folder
-        Where the state lies, of which this is the only daemon: see `sole_daemon`.
-    listener
-        Told each event after it was handled.
-    workers
-        Makes those who compute; they are processes of this machine where it is omitted.
+    The core is a new one, and this the only daemon of the folder: see `sole_daemon`. Workers are
+    processes of this machine where nobody is given who makes them.
     """
 
     def __init__(

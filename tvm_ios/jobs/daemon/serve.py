@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
@@ -29,6 +29,7 @@ from tvm_ios.jobs.state_folder import StateFolder
 __all__ = ["Watcher", "run_daemon"]
 
 _LOOK_S = 1.0
+Executor = AbstractAsyncContextManager[tuple[JobCore, MakeWorkers | None]]
 
 
 class Watcher(Protocol):
@@ -41,33 +42,19 @@ class Watcher(Protocol):
         """Look for the last time."""
 
 
-def _live_table(daemon: Daemon) -> Watcher:
-    return LiveTable(daemon.status)
-
-
 def run_daemon(
     file: JobsFile,
     folder: StateFolder,
     *,
     stays: bool,
     tell: Callable[[str], None],
-    watcher: Callable[[Daemon], Watcher] = _live_table,
+    watcher: Callable[[Daemon], Watcher] = lambda daemon: LiveTable(daemon.status),
 ) -> tuple[JobStatus, ...]:
     """Run the jobs of a file, and those that an earlier daemon of the folder has left.
 
-    Parameters
-    ----------
-    stays
-        Whether it goes on listening when all jobs have ended.
-    tell
-        Told in words what it begins with.
-    watcher
-        Makes whoever follows the jobs; a table on standard error where it is omitted.
-
-    Returns
-    -------
-    tuple
-        How all jobs stand when it goes.
+    Return how all jobs stand when it goes; one that ``stays`` goes on listening when all have
+    ended. ``tell`` is told in words what it begins with, and ``watcher`` makes whoever follows the
+    jobs: a table on standard error where it is omitted.
     """
 
     async def main() -> tuple[JobStatus, ...]:
@@ -101,11 +88,11 @@ async def _run(
     try:
         left = daemon.resume()
         if left:
-            tell(f"goes on with {_listed(left)}")
+            tell(f"goes on with {', '.join(left)}")
         new = daemon.submit(file.orders)
         done = [order.spec.name for order in file.orders if order.spec.name not in (*new, *left)]
         if done:
-            tell(f"done before: {_listed(done)}")
+            tell(f"done before: {', '.join(done)}")
         async with listening(daemon, folder.socket):
             follower = watcher(daemon)
             following = asyncio.ensure_future(_follow(follower, daemon))
@@ -132,21 +119,16 @@ async def _local(
     yield Scheduler(file.machine, policy, file.scheduler.limits), None
 
 
-def _ray(
-    file: JobsFile, folder: StateFolder
-) -> AbstractAsyncContextManager[tuple[JobCore, MakeWorkers | None]]:
+def _ray(file: JobsFile, folder: StateFolder) -> Executor:
     from tvm_ios.jobs.ray.open_cluster import ray_executor  # noqa: PLC0415 - it imports Ray
 
     return ray_executor(file, folder)
 
 
-_EXECUTORS: Mapping[
-    ExecutorName,
-    Callable[
-        [JobsFile, StateFolder],
-        AbstractAsyncContextManager[tuple[JobCore, MakeWorkers | None]],
-    ],
-] = {ExecutorName.LOCAL: _local, ExecutorName.RAY: _ray}
+_EXECUTORS: Mapping[ExecutorName, Callable[[JobsFile, StateFolder], Executor]] = {
+    ExecutorName.LOCAL: _local,
+    ExecutorName.RAY: _ray,
+}
 
 
 @contextmanager
@@ -172,7 +154,3 @@ async def _follow(watcher: Watcher, daemon: Daemon) -> None:
                 await asyncio.sleep(_LOOK_S)
     except Exception as error:  # noqa: BLE001 - whoever waits for the end is told
         daemon.fail(error)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -31,15 +31,7 @@ def cell_log(jobs: StateFolder, cell: Cell) -> Path:
 
 
 def cell_order(grid: GridFile, cell: Cell, jobs: StateFolder, tracker: str | None) -> JobOrder:
-    """The job that runs a cell.
-
-    Parameters
-    ----------
-    jobs
-        The folder of the grid's jobs.
-    tracker
-        Address of the tracker that was started for the grid.
-    """
+    """The job that runs a cell, among jobs in a folder, with the tracker started for the grid."""
     given = cell.parameters
     model = grid.model_path(str(given["model"]))
     batch_size, lanes, sla_ms = (given.get(name) for name in ("batch_size", "lanes", "sla_ms"))

@@ -46,6 +46,7 @@ class CellWatch:
 
     def show(self) -> None:
         """Say which cells have begun, end those that take too long, and keep new results."""
+        longest_s = self.grid.cell_timeout_s or float("inf")
         for job in self.daemon.status():
             cell = self.cells.get(job.name)
             if cell is None or job.name in self._over:
@@ -56,13 +57,9 @@ class CellWatch:
             if job.state.ended:
                 self._over.add(job.name)
                 self._keep(cell, job)
-            elif job.name not in self._late and job.seconds > self._longest_s:
+            elif job.name not in self._late and job.seconds > longest_s:
                 self._late.add(job.name)
                 self.daemon.cancel(job.name)
-
-    @property
-    def _longest_s(self) -> float:
-        return self.grid.cell_timeout_s or float("inf")
 
     def close(self) -> None:
         """Look for the last time."""

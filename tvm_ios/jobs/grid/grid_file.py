@@ -97,18 +97,8 @@ class Cell:
         device = self.tables.get("device", {})
         return bool(device.get("rpc_key")) and not device.get("rpc_tracker")
 
-    def config(self, tracker: str | None = None) -> TuneConfig:
-        """The options of its call of ``tune``.
-
-        Parameters
-        ----------
-        tracker
-            Address of the tracker that was started for the grid.
-        """
-        return TuneConfig.of_tables(self.tables_with(tracker))
-
     def tables_with(self, tracker: str | None) -> dict[str, Any]:
-        """The whole configuration, with the tracker that was started for the grid."""
+        """The whole configuration, with the address of the tracker started for the grid."""
         tables = self.tables
         if self.wants_device:
             tables["device"]["rpc_tracker"] = tracker or STARTED_BY_US
@@ -287,7 +277,7 @@ def _check(cell: Cell) -> None:
         value = cell.parameters.get(name, "")
         if not isinstance(value, str):
             raise OptionError(f"[grid] {name} has {value!r}; give strings")
-    config = cell.config()
+    config = TuneConfig.of_tables(cell.tables_with(None))
     if "sla_ms" in cell.parameters and config.tuning is None:
         raise OptionError(
             "[grid] sla_ms is for cells that are tuned; give tuner = ['autotvm'] or "

@@ -34,12 +34,7 @@ def run_grid(
 ) -> tuple[CellResult, ...]:
     """Run what has no result yet; return all results, in the order of the cells.
 
-    Parameters
-    ----------
-    retry
-        Whether cells that failed are run again.
-    listener
-        Told of each cell.
+    With ``retry``, cells that failed are run again.
     """
     cells = grid.cells()
     results: dict[str, CellResult] = {}

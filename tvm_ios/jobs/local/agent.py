@@ -72,14 +72,8 @@ def log_path(folder: Path) -> Path:
 class LocalAgent:
     """Workers of this machine, each a process in a session of its own.
 
-    Parameters
-    ----------
-    machine
-        Its cores and devices.
-    folder
-        Gets a folder for each job.
-    say
-        Told each event, in the event loop that the agent lives in, never from inside `obey`.
+    The folder gets one for each job. ``say`` is told each event as
+    :data:`~tvm_ios.jobs.executor.MakeWorkers` says.
     """
 
     def __init__(self, machine: Machine, folder: Path, say: Callable[[Event], None]) -> None:
@@ -102,10 +96,6 @@ class LocalAgent:
         """Take over what `StartWorker` of this name will be about."""
         self._orders[order.spec.name] = order
 
-    def job_folder(self, job: str) -> Path:
-        """The folder of a job's log and result."""
-        return self._folder / job
-
     def obey(self, command: Command) -> None:
         """Begin to do what a scheduler says; commands for others are passed over."""
         obey = self._obey.get(type(command))
@@ -125,7 +115,7 @@ class LocalAgent:
 
     def _start(self, command: StartWorker) -> None:
         order = self._orders[command.job]
-        folder = self.job_folder(command.job)
+        folder = self._folder / command.job
         ours, theirs = socket.socketpair()
         mark = uuid.uuid4().hex
         try:

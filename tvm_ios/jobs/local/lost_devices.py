@@ -33,12 +33,7 @@ _ASK = (
 class LostDevices:
     """Devices of RPC trackers that have gone; others cannot be lost.
 
-    Parameters
-    ----------
-    devices
-        All that there are.
-    say
-        Told `DeviceLost` and `DeviceBack`, by turns for each.
+    ``say`` is told `DeviceLost` and `DeviceBack`, by turns for each.
     """
 
     def __init__(self, devices: Iterable[Device], say: Callable[[Event], None]) -> None:

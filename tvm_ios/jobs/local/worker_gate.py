@@ -110,7 +110,7 @@ class WorkerGate:
 
     def revoked(self) -> bool:
         """Whether the device of the present stage was lost."""
-        while self._waiting():
+        while select.select([self.line], [], [], 0)[0]:
             self._take(self._receive())
         return self._lease is not None and self._revoked == self._lease.epoch
 
@@ -165,9 +165,6 @@ class WorkerGate:
             self._leave()
         *lines, self._partial = (self._partial + received).split(b"\n")
         return lines
-
-    def _waiting(self) -> bool:
-        return bool(select.select([self.line], [], [], 0)[0])
 
     @staticmethod
     def _leave() -> None:

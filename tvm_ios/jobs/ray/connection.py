@@ -104,11 +104,8 @@ def connected(address: str) -> Iterator[RayHead]:
 class Hiring:
     """Finds nodes that jobs may use, and starts an agent on each.
 
-    Parameters
-    ----------
-    devices
-        Those that a file names, each with its node. Where there are none, the last core of each
-        node with processors is a device, named after the node.
+    Where a file names no devices, the last core of each node with processors is one, named after
+    the node.
     """
 
     def __init__(self, devices: tuple[Device, ...], folder: StateFolder) -> None:
@@ -124,9 +121,10 @@ class Hiring:
         It never comes back where the head goes meanwhile.
         """
         wanted = {device.node for device in self._devices}
+        listed: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         return {
             node["NodeID"]: node["NodeName"]
-            for node in _nodes()
+            for node in listed
             if node["Alive"]
             and (node["NodeName"] in wanted if wanted else node["Resources"].get("CPU"))
         }
@@ -187,11 +185,6 @@ class Hiring:
                 for device in own.devices
             ),
         )
-
-
-def _nodes() -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return listed
 
 
 def node_mark(folder: StateFolder, node: str) -> str:

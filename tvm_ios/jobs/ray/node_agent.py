@@ -8,29 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tvm_ios.jobs.core.commands import (
-    GrantLease,
-    RePinLease,
-    RevokeLease,
-    StartWorker,
-    StopWorker,
-)
-from tvm_ios.jobs.core.events import (
-    DeviceBack,
-    DeviceLost,
-    Event,
-    JobEnded,
-    ProgressTold,
-    RePinned,
-    StageReleased,
-    StageRequested,
-    WorkerDied,
-)
+from tvm_ios.jobs.core.commands import Command
+from tvm_ios.jobs.core.events import Event
 from tvm_ios.jobs.core.resources import Machine
 from tvm_ios.jobs.local.agent import LocalAgent
 from tvm_ios.jobs.order import JobOrder
@@ -38,7 +21,7 @@ from tvm_ios.jobs.state_folder import DAEMON_MARK
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.tuning.guard import end_processes, start_guard
 
-__all__ = ["FromNode", "NodeAgent", "TakeOrder", "ToNode"]
+__all__ = ["NodeAgent", "TakeOrder", "ToNode"]
 
 _OF_RAY = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """Variables by which Ray keeps what asked for no core and no GPU off them."""
@@ -51,30 +34,14 @@ class TakeOrder:
     order: JobOrder
 
 
-ToNode = TakeOrder | StartWorker | StopWorker | GrantLease | RePinLease | RevokeLease
-FromNode = (
-    StageRequested
-    | ProgressTold
-    | StageReleased
-    | RePinned
-    | DeviceLost
-    | DeviceBack
-    | JobEnded
-    | WorkerDied
-)
+ToNode = TakeOrder | Command
 
 
 class NodeAgent:
     """The workers of one node. All methods run in one event loop, and none blocks it for long.
 
-    Parameters
-    ----------
-    folder
-        Gets a folder for each job, on a file system that all nodes share.
-    mark
-        Carried by all processes of this node's workers. None of them outlives the agent.
-    environment
-        Variables of the workers.
+    The folder gets one for each job, on a file system that all nodes share. All processes of the
+    node's workers carry the mark, and none outlives the agent.
     """
 
     def __init__(self, folder: str, mark: str, environment: Mapping[str, str]) -> None:
@@ -99,9 +66,14 @@ class NodeAgent:
 
     async def obey(self, lines: Sequence[str]) -> None:
         """Obey commands, in this order."""
+        agent = self._agent
+        assert agent is not None  # whoever sends commands has begun
         for line in lines:
             command = from_json(ToNode, line, "a command")
-            self._verb(type(command))(command)
+            if isinstance(command, TakeOrder):
+                agent.accept(command.order)
+            else:
+                agent.obey(command)
 
     async def said(self) -> list[str]:
         """Events since the last call, once there are any."""
@@ -116,10 +88,5 @@ class NodeAgent:
             await self._agent.close()
         await asyncio.to_thread(end_processes, self._mark, DAEMON_MARK)
 
-    def _verb(self, kind: type) -> Callable[[Any], None]:
-        agent = self._agent
-        assert agent is not None  # whoever sends commands has begun
-        return (lambda taken: agent.accept(taken.order)) if kind is TakeOrder else agent.obey
-
     def _say(self, event: Event) -> None:
-        self._said.put_nowait(to_json(FromNode, event))
+        self._said.put_nowait(to_json(Event, event))

@@ -31,7 +31,7 @@ from tvm_ios.jobs.core.commands import (
 from tvm_ios.jobs.core.events import Event, NodeJoined, NodeLost
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.ray.connection import Hiring, Node, RayHead
-from tvm_ios.jobs.ray.node_agent import FromNode, TakeOrder, ToNode
+from tvm_ios.jobs.ray.node_agent import TakeOrder, ToNode
 from tvm_ios.support.json_nouns import from_json, to_json
 
 __all__ = ["RayWorkers"]
@@ -58,20 +58,9 @@ class _Line:
 
 
 class RayWorkers:
-    """Workers on all nodes that jobs may use.
+    """Workers on all nodes that jobs may use: those that have agents, and those that join.
 
-    Parameters
-    ----------
-    hiring
-        Starts agents on nodes that join.
-    head
-        Watched: without it there is no going on.
-    nodes
-        Those that have agents.
-    say
-        Told each event, in the event loop that this lives in.
-    fail
-        Told there why the workers cannot go on.
+    ``say`` and ``fail`` are the arguments of :data:`~tvm_ios.jobs.executor.MakeWorkers`.
     """
 
     def __init__(
@@ -229,7 +218,7 @@ class RayWorkers:
         while True:
             said: Sequence[str] = await line.node.agent.said.remote()
             for event in said:
-                self._say(from_json(FromNode, event, "an event"))
+                self._say(from_json(Event, event, "an event"))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
