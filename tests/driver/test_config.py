@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from dataclasses import fields
 
 import pytest
@@ -26,6 +27,10 @@ from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import OptionError
 
 
+def parsed(text):
+    return TuneConfig.of_tables(tomllib.loads(text))
+
+
 def test_every_configuration_of_the_repository_loads(project_root):
     loaded = {path.stem: TuneConfig.load(path) for path in (project_root / "configs").iterdir()}
     assert sorted(loaded) == ["onednn", "paper", "quick", "thorough", "tuned_onednn"]
@@ -47,8 +52,8 @@ def test_every_configuration_of_the_repository_loads(project_root):
 
 
 def test_nothing_said_is_the_defaults():
-    assert TuneConfig.parse("") == TuneConfig()
-    assert TuneConfig.parse('[tuning]\nbackend = "none"\n') == TuneConfig()
+    assert parsed("") == TuneConfig()
+    assert parsed('[tuning]\nbackend = "none"\n') == TuneConfig()
 
 
 EVERYTHING = """
@@ -77,7 +82,7 @@ fresh = true
 
 
 def test_there_is_a_table_for_every_noun():
-    config = TuneConfig.parse(EVERYTHING)
+    config = parsed(EVERYTHING)
     assert config.arguments() == {
         "tuning": "autotvm",
         "time_budget": 5,
@@ -100,15 +105,13 @@ def test_there_is_a_table_for_every_noun():
 
 
 def test_the_slow_mode_is_a_table_in_the_table_of_its_noun():
-    options = TuneConfig.parse(
-        "[measure.mode]\nslow_ns = 0\n[compare]\nmode.patience_s = 5"
-    ).options
+    options = parsed("[measure.mode]\nslow_ns = 0\n[compare]\nmode.patience_s = 5").options
     assert options.measure == MeasureOptions(mode=ModeOptions(slow_ns=0))
     assert options.compare == CompareOptions(mode=ModeOptions(patience_s=5))
 
 
 def test_options_of_tuning_are_left_out_where_nothing_is_tuned():
-    idle = TuneConfig.parse("[tuning]\ntrials = 3")
+    idle = parsed("[tuning]\ntrials = 3")
     assert idle.options.kernels.trials == 3
     assert idle.arguments()["options"] == TuneOptions()
     both = "[tuning]\nbackend = '{}'\ntrials = 3\ntuner = 'xgb'\ntask_early_stopping = 9"
@@ -116,7 +119,7 @@ def test_options_of_tuning_are_left_out_where_nothing_is_tuned():
         ("autotvm", TuningOptions(trials=3, tuner="xgb")),
         ("auto_scheduler", TuningOptions(trials=3, task_early_stopping=9)),
     ):
-        assert TuneConfig.parse(both.format(backend)).arguments()["options"].kernels == own
+        assert parsed(both.format(backend)).arguments()["options"].kernels == own
 
 
 def test_tune_takes_the_arguments():

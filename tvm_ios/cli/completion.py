@@ -51,13 +51,7 @@ def typed_words() -> list[str]:
 
 
 def complete(parser: argparse.ArgumentParser, verb: str | None) -> NoReturn:
-    """Answer the shell, and exit.
-
-    Parameters
-    ----------
-    parser
-        The parser of the command, with the verb that was typed.
-    """
+    """Answer the shell, and exit; the parser has the verb that was typed."""
     for each in _parsers(parser):
         for action in each._actions:  # noqa: SLF001 - argparse does not tell of its options
             completer = _completer(action, verb)

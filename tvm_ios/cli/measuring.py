@@ -15,10 +15,7 @@ __all__ = ["add_loading_options", "add_measuring_options", "prepare_process"]
 def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[str]) -> None:
     """Declare options for the networks to measure, their prices, and the number of lanes.
 
-    Parameters
-    ----------
-    networks
-        Networks to measure where none are given.
+    ``networks`` are measured where none are given.
     """
     parser.add_argument(
         "--networks",
@@ -45,10 +42,7 @@ def add_loading_options(parser: argparse.ArgumentParser) -> None:
 def prepare_process(lanes: int | None) -> int:
     """Set TVM's threads and import it; return the number of lanes. TVM must not be imported before.
 
-    Parameters
-    ----------
-    lanes
-        Number that the user gave; None for the usable cores.
+    Without a number from the user, lanes are as many as the usable cores.
     """
     chosen = default_lanes() if lanes is None else lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.

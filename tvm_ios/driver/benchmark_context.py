@@ -45,12 +45,6 @@ class BenchmarkContext:
         names = dict.fromkeys(name for call in calls for name in call)
         return {name: mean(call[name] for call in calls if name in call) for name in names}
 
-    def with_step(self, step: StepTime) -> BenchmarkContext:
-        """The context after one more step."""
-        return BenchmarkContext(
-            steps=(*self.steps, step), machine=self.machine, versions=self.versions
-        )
-
     def as_text(self) -> str:
         """Text with a line for each step, and one for the machine."""
         width = max((len(step.step) for step in self.steps), default=0)
@@ -58,7 +52,8 @@ class BenchmarkContext:
             f"{step.step:<{width}} {step.seconds:9.3f} s{_inside(step.calls)}"
             for step in self.steps
         ]
-        facts = ", ".join(f"{name} {value}" for name, value in _items(self.machine, self.versions))
+        items = (*self.machine.items(), *self.versions.items())
+        facts = ", ".join(f"{name} {value}" for name, value in items)
         return "\n".join([*lines, facts])
 
 
@@ -69,7 +64,3 @@ def _inside(calls: Sequence[Mapping[str, float]]) -> str:
         return ""
     told = ", ".join(f"{name} {sum(call.get(name, 0.0) for call in calls):.1f}" for name in names)
     return f" (calls of tune: {len(calls)}; {told})"
-
-
-def _items(*facts: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [item for each in facts for item in each.items()]

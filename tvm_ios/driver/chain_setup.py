@@ -10,24 +10,21 @@ from typing import Any
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_runner import DeviceRunner, LocalRunner, ModelRunner, evaluate
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.service_level import Reached
-from tvm_ios.driver.tune import tune
+from tvm_ios.driver.tune import measuring_device, tune
 from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
 from tvm_ios.host import default_lanes
-from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, gate_around
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks
 from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.remote import granted_device, requested_device
+from tvm_ios.tuning.remote import granted_device
 
 __all__ = ["ChainSetup", "OpenDoor"]
 
@@ -44,8 +41,7 @@ class ChainSetup:
 
     def device(self) -> MeasuringDevice:
         """Device that models are timed on."""
-        here = LocalCpu() if self.target is None else local_device(resolve_target(self.target))
-        return requested_device(self.options.device, here=here, gate=self._gate)
+        return measuring_device(self.target, self.options.device, self._gate)
 
     def runner(self, model: CompiledModel) -> ModelRunner:
         """Runner of a model that was compiled with this setup, where it was measured."""

@@ -20,7 +20,7 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.near_name import did_you_mean
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.support.toml_tables import parse_toml, read_toml
+from tvm_ios.support.toml_tables import read_toml
 
 __all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
@@ -43,7 +43,7 @@ class TuneConfig:
 
     Examples
     --------
-    >>> config = TuneConfig.parse("search = {max_group_size = 2}")
+    >>> config = TuneConfig.of_tables({"search": {"max_group_size": 2}})
     >>> config.options.search.max_group_size, config.tuning
     (2, None)
     """
@@ -69,14 +69,6 @@ class TuneConfig:
             ) from error
         except (OptionError, UnreadableValueError) as error:
             raise OptionError(f"{path}: {error}") from error
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Configuration in a TOML text."""
-        try:
-            return cls.of_tables(parse_toml(text, "this"))
-        except UnreadableValueError as error:
-            raise OptionError(str(error)) from error
 
     @classmethod
     def of_tables(cls, content: Mapping[str, Any]) -> Self:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tvm_ios.measure.compare import CompareOptions, compare
-from tvm_ios.measure.comparison import Comparison
 
 if TYPE_CHECKING:
     from tvm_ios.devices.protocol import TimedExecutor
@@ -33,19 +32,6 @@ class Latency:
     notes: tuple[str, ...] = ()
     """Lines on the state of the machine during the rounds."""
 
-    @classmethod
-    def of(cls, name: str, comparison: Comparison) -> Self:
-        """Latency of a contestant that was timed in every round."""
-        low, high = comparison.interval_ns(name)
-        return cls(
-            median_ms=comparison.median_ns(name) / 1e6,
-            low_ms=low / 1e6,
-            high_ms=high / 1e6,
-            confidence=comparison.confidence,
-            rounds=len(comparison.used_rounds),
-            notes=comparison.notes,
-        )
-
     def meets(self, sla_ms: float) -> bool:
         """True if the whole interval is at most a service level: met beyond the noise."""
         return self.high_ms <= sla_ms
@@ -61,20 +47,18 @@ class Latency:
 def measure_latency(
     executor: TimedExecutor, inputs: Mapping[str, Any], options: CompareOptions
 ) -> Latency:
-    """Latency of a model that is timed alone, in all rounds.
-
-    Parameters
-    ----------
-    executor
-        The model, on any device.
-    inputs
-        Values of its inputs by name.
-    options
-        Rounds, warm-up and length of samples, as for races.
-    """
+    """Latency of a model that is timed alone, in all rounds, on inputs by name."""
     for name, value in inputs.items():
         executor.set_input(name, value)
     found = compare(
         {"model": executor.time_ns}, options=options, ping_pong_ns=executor.ping_pong_ns
     )
-    return Latency.of("model", found)
+    low_ns, high_ns = found.interval_ns("model")
+    return Latency(
+        median_ms=found.median_ns("model") / 1e6,
+        low_ms=low_ns / 1e6,
+        high_ms=high_ns / 1e6,
+        confidence=found.confidence,
+        rounds=len(found.used_rounds),
+        notes=found.notes,
+    )

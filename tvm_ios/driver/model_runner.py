@@ -38,10 +38,7 @@ class ModelRunner(Protocol):
     ) -> AbstractContextManager[tuple[ExecutionPlan, TimedExecutor]]:
         """Context with the plan and an executor of it, whose parameters are set.
 
-        Parameters
-        ----------
-        address
-            Address of a stage's device, as ``GrantedStage.address``.
+        ``address`` is that of a stage's device, as ``GrantedStage.address``.
         """
         ...
 
@@ -112,13 +109,7 @@ class DeviceRunner:
 
 
 def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
-    """Copies of a model's outputs for one input.
-
-    Parameters
-    ----------
-    x
-        The array of the only input, or a mapping of all inputs by name.
-    """
+    """Copies of a model's outputs for the array of its only input, or for a mapping by name."""
     named = _named_inputs(x, runner.inputs)
     with runner.open() as (plan, executor):
         for name, value in named.items():

@@ -31,20 +31,7 @@ class ModelSource:
 
     @classmethod
     def of(cls, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
-        """Model that a user's argument means.
-
-        Parameters
-        ----------
-        model
-            A Relay module, a pair of it and its parameters, an ``onnx.ModelProto``, a name of
-            :mod:`tvm_ios.models`, or a file: ONNX (``.onnx``), or Relay for
-            :func:`~tvm_ios.relay.model_file.read_model`.
-        params
-            Parameters by name, or, beside a file of Relay, the file with them.
-        shapes
-            Shapes of inputs that an ONNX model leaves open; a batch size is for networks of
-            :mod:`tvm_ios.models`, too.
-        """
+        """Model that a user's argument means, of those that ``SimpleTVM.from_model`` lists."""
         match model:
             case str() | Path():
                 mod, found = _named_model(str(model), params, shapes)

@@ -45,16 +45,9 @@ class OnnxFile:
 
     @classmethod
     def open(cls, source: Any, given: InputShapes = AS_IN_FILE, *, params: Any = None) -> Self:
-        """Model whose inputs all get static shapes.
+        """Model at a path, or in an ``onnx.ModelProto`` with its weights; all shapes become static.
 
-        Parameters
-        ----------
-        source
-            A path, or an ``onnx.ModelProto`` that holds its weights.
-        given
-            Shapes of inputs that the file leaves open.
-        params
-            Has to be None: a model in ONNX holds its own parameters.
+        ``params`` has to be None: a model in ONNX holds its own.
         """
         name = str(source) if isinstance(source, str | Path) else "the model"
         if params is not None:

@@ -128,14 +128,7 @@ class RunFolder:
     def make(cls, report: RunReport, export: Callable[[Path], None], **texts: str) -> Self:
         """Folder of a run that is saved now; it appears when everything is in it.
 
-        Parameters
-        ----------
-        report
-            Report with the run's name.
-        export
-            Writes the compiled model into a given file.
-        texts
-            Further JSON files by name, such as the schedule.
+        ``export`` writes the compiled model; the texts are further JSON files by name.
         """
         place = runs_directory()
         folder = cls(path=place / report.run_id)

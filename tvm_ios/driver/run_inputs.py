@@ -33,19 +33,7 @@ def run_inputs(
     given: Mapping[str, np.ndarray] | None,
     fill: FillMode = FillMode.RANDOM,
 ) -> dict[str, np.ndarray]:
-    """Value of each input.
-
-    Parameters
-    ----------
-    plan
-        Plan of the model.
-    names
-        Names of the inputs that are no parameters.
-    given
-        Values of all inputs by name; None makes them up.
-    fill
-        Content of made-up values.
-    """
+    """Value of each input that is named, of those that are given; None makes them up."""
     tensors = {entry.name: plan.tensors[entry.tensor] for entry in plan.inputs}
     wanted = {name: tensors[name] for name in names}
     if given is not None:

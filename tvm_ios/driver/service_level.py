@@ -95,17 +95,8 @@ def reach(
 ) -> Reached[ModelT]:
     """Fastest of models built with more and more trials, until one meets the service level.
 
-    Parameters
-    ----------
-    attempts
-        Trials of each attempt, at least one; 0 builds with known records. The first attempt is made
-        whatever the budget says.
-    build
-        Returns the model after a number of trials; the tuner goes on from its log.
-    evaluate
-        Returns the latency of a model.
-    notes
-        Lines to tell with the answers.
+    Attempts are numbers of trials, at least one; 0 builds with known records. The first is made
+    whatever the budget says. The notes are told with the answers.
     """
     answers: list[Answer] = []
     best: tuple[Latency, ModelT] | None = None

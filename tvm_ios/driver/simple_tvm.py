@@ -42,6 +42,9 @@ __all__ = ["SimpleTVM"]
 class SimpleTVM:
     """Chain from a model to a run; every verb but :meth:`run` returns the chain.
 
+    Verbs raise what :func:`tvm_ios.tune` raises, and an OptionError where a verb before them is
+    missing, which it names.
+
     Parameters
     ----------
     target
@@ -53,11 +56,6 @@ class SimpleTVM:
         As for :func:`tvm_ios.tune`.
     options
         Options of search, races, tuners and everything else.
-
-    Raises
-    ------
-    OptionError
-        If an option has a value nobody can honour.
 
     Examples
     --------
@@ -103,14 +101,11 @@ class SimpleTVM:
             A Relay module, a pair ``(mod, params)``, an ``onnx.ModelProto``, the name of a network
             of :mod:`tvm_ios.models`, or a file: Relay in JSON or text, or ONNX.
         params
-            Parameters by name; beside a file, the file that holds them.
+            Parameters by name; beside a file of Relay, the file that holds them.
         shapes
-            Shapes of inputs that an ONNX model leaves open, and a batch size.
+            Shapes of inputs that an ONNX model leaves open; a batch size is for networks of
+            :mod:`tvm_ios.models`, too.
 
-        Raises
-        ------
-        ModelError, OptionError
-            If there is no such model.
         """
         self._begin(ChainState())
         self.context = _empty_context()
@@ -147,12 +142,6 @@ class SimpleTVM:
         records
             Log that gets new records; where omitted, the one in the cache folder.
 
-        Raises
-        ------
-        OptionError
-            If there is no model yet, or a value nobody can honour.
-        TuningError, RecordError, CostError, ModelError, HostError
-            As :func:`tvm_ios.tune`.
         """
         source = self._at.require_source("autotune")
         if tuner not in BACKENDS:
@@ -198,12 +187,6 @@ class SimpleTVM:
         time_budget
             Seconds of this verb.
 
-        Raises
-        ------
-        OptionError
-            If there is no model yet.
-        CostError, ModelError, HostError, RecordError
-            As :func:`tvm_ios.tune`.
         """
         source = self._at.require_source("build")
         if options is not None:
@@ -224,14 +207,8 @@ class SimpleTVM:
     def save(self) -> Self:
         """Write the compiled model and its reports into a folder of their own.
 
-        :attr:`run_id` names it, and :meth:`load` reads it in any process on such a machine.
-
-        Raises
-        ------
-        OptionError
-            If nothing was built yet.
-        ArtifactError
-            If the folder cannot be written.
+        :attr:`run_id` names it, and :meth:`load` reads it in any process on such a machine. An
+        ArtifactError says why the folder cannot be written.
         """
         model, source = self._at.require_model("save"), self._at.require_source("save")
         report = replace(self.report(), run_id=new_run_id(source.name))
@@ -249,12 +226,8 @@ class SimpleTVM:
     def load(self, run_id: str) -> Self:
         """Take a saved run in place of a model: it runs and is evaluated here.
 
-        Raises
-        ------
-        ArtifactError
-            If there is no such run, or it was made for another processor, TVM or plan version.
-        OptionError
-            If the name cannot be that of a run.
+        An ArtifactError says that there is no such run, or that it was made for another processor,
+        TVM or plan version.
         """
         folder = RunFolder.find(run_id)
         report = folder.report()
@@ -269,13 +242,6 @@ class SimpleTVM:
         """Measure the latency, alone and with the rounds of races, into :attr:`latency`.
 
         The report of a run that this chain has saved gets it, too.
-
-        Raises
-        ------
-        OptionError
-            If nothing was built or loaded yet.
-        CostError, HostError
-            If the device is lost or gone.
         """
         runner = self._at.require_runner("evaluate")
         with self._step("evaluate"):
@@ -291,13 +257,6 @@ class SimpleTVM:
         ----------
         x
             The array of the only input, or a mapping of all inputs by name.
-
-        Raises
-        ------
-        OptionError
-            If nothing was built or loaded yet, or an input is missing or unknown.
-        ExecutionError
-            If an array has another shape or data type than its input, or a kernel fails.
         """
         return run(self._at.require_runner("run"), x)
 
@@ -324,13 +283,7 @@ class SimpleTVM:
         return self._at.run_id
 
     def report(self) -> RunReport:
-        """Report on the run so far, as text and JSON.
-
-        Raises
-        ------
-        OptionError
-            If nothing was built or loaded yet.
-        """
+        """Report on the run so far, as text and JSON."""
         return self._at.report(self.context)
 
     def close(self) -> None:
@@ -357,7 +310,7 @@ class SimpleTVM:
         with clock.phase(verb):
             yield calls
         step = StepTime(step=verb, seconds=clock.phase_s[verb], calls=tuple(calls))
-        self.context = self.context.with_step(step)
+        self.context = replace(self.context, steps=(*self.context.steps, step))
 
     def _begin(self, state: ChainState) -> ChainState:
         """Continue from a state in which nothing is tuned, built or measured yet."""

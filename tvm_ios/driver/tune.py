@@ -47,7 +47,7 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["TuneCall", "TuneRace", "tune", "tune_race"]
+__all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         onednn=build.onednn,
         remote=options.device.is_remote,
     )
-    device = _measuring_device(target, options.device, gate)
+    device = measuring_device(target, options.device, gate)
     if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
@@ -293,8 +293,8 @@ def tune_race(given: TuneCall) -> TuneRace:
     return TuneRace(racers=racers, kept=replace(model, tune_report=report))
 
 
-def _measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:
-    """Device that prices are taken on."""
+def measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:
+    """Device that prices are taken on and models are timed on."""
     resolved = None if target is None else resolve_target(target)
     here = LocalCpu() if resolved is None else local_device(resolved)
     tracker = options.rpc_tracker

@@ -67,12 +67,8 @@ def what_is_known(
 ) -> KnownTasks:
     """Known records of a model's tasks, in the form of which most is known.
 
-    Parameters
-    ----------
-    target
-        Target as for :func:`tvm_ios.tune`; that of the device where omitted.
-    log
-        Log to look in beside all logs of the cache folder, if it exists.
+    They are looked up in all logs of the cache folder, and in this one, if it exists. Without a
+    target, they are for that of the device.
     """
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
@@ -106,15 +102,7 @@ def tune_to_level(
 ) -> Reached[CompiledModel]:
     """Build with known records if every task has one, then tune in slices until the level is met.
 
-    Parameters
-    ----------
-    known
-        Known records from :func:`what_is_known`. Logs with records of any task are used beside
-        :attr:`LevelRequest.log`.
-    evaluate
-        Returns the latency of a model on its device.
-    budget
-        Time budget of everything together.
+    Logs with known records of any task are used beside :attr:`LevelRequest.log`.
     """
     # Others are applied, but the tuner goes on from this log alone.
     in_all = request.tuner is RecordFormat.AUTO_SCHEDULER

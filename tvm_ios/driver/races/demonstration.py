@@ -46,18 +46,7 @@ def demonstrate(
 ) -> None:
     """Tune networks one after another; print a race against stock TVM, write traces and pictures.
 
-    Parameters
-    ----------
-    networks
-        Names of networks in :mod:`tvm_ios.models`.
-    lanes
-        Threads of both contestants.
-    folder
-        Folder of all files that are written; made if absent.
-    database
-        Profile database; in the cache folder where omitted.
-    tuned
-        Whether AutoTVM tunes the kernels first, into a log in the folder.
+    With ``tuned``, AutoTVM tunes the kernels first, into a log in the folder.
     """
     factories = [(name, by_name(name)) for name in networks]
     make_output_folder(folder)
