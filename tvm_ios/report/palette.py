@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FAMILIES", "INK", "SERIES", "WIRE", "Family", "family_of"]
+__all__ = ["FAMILIES", "INK", "WIRE", "Family", "family_of"]
 
 INK = "#222222"
 WIRE = "#6B6B6B"
-SERIES = ("#999999", "#56B4E9", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#D55E00", "#F0E442")
-"""Colours of a chart's series, in order (the palette of Okabe and Ito, 2008)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

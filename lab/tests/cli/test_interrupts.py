@@ -15,7 +15,7 @@ from tvm_ios_lab.cli import bench, experiment
 @pytest.mark.parametrize(
     ("verb", "step", "words"),
     [
-        (bench, "compiled_file", ("bench", "squeezenet")),
+        (bench, "_compiled_file", ("bench", "squeezenet")),
         (experiment, "by_name", ("experiment", "counts")),
     ],
 )

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.report.agg_figure import agg_figure
-from tvm_ios.report.palette import INK, SERIES, WIRE
+from tvm_ios.report.palette import INK, WIRE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Bars", "Lines", "Matrix", "Panel", "Series", "draw_panels"]
+
+_COLOURS = ("#999999", "#56B4E9", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#D55E00", "#F0E442")
+"""Colours of series, in order (the palette of Okabe and Ito, 2008)."""
 
 _WIDTH, _HEIGHT = 7.0, 3.5
 """Width and height of a panel in inches."""
@@ -78,7 +81,7 @@ class Bars:
                 [value for _, value in shown],
                 width,
                 label=series.name,
-                color=SERIES[place % len(SERIES)],
+                color=_COLOURS[place % len(_COLOURS)],
                 edgecolor=INK,
                 linewidth=0.6,
                 hatch=_HATCHES[place % len(_HATCHES)],
@@ -149,7 +152,7 @@ class Lines:
                 [x for x, _ in shown],
                 [value for _, value in shown],
                 label=f"{series.name}, published" if series.published else series.name,
-                color=SERIES[place % len(SERIES)],
+                color=_COLOURS[place % len(_COLOURS)],
                 linestyle="--" if series.published else "-",
                 marker=mark if self.marks else None,
                 markersize=7,
