@@ -17,7 +17,7 @@ from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
 from tvm_ios.profile import prices
 from tvm_ios.profile.prices import profile_context
-from tvm_ios.runtime.base.native_runtime import remote_digest, runtime_digest
+from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR, REMOTE_LANES
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.rpc.address import DeviceAddress
 
@@ -28,8 +28,8 @@ MITE = RemoteDevice(
     address=DeviceAddress(host="h", port=1, key="k"), cores=2, processor="Mite 3", target="llvm"
 )
 KEPT_UNDER = [
-    (LocalCpu(), processor_name(), runtime_digest()),
-    (MITE, "Mite 3, RPC key k", remote_digest()),
+    (LocalCpu(), processor_name(), LANE_EXECUTOR.digest),
+    (MITE, "Mite 3, RPC key k", REMOTE_LANES.digest),
     (H100, "NVIDIA H100 (sm_90), driver for CUDA 12.8", STREAMS_SOURCE.digest),
 ]
 """Each device with the two parts of a price key that are its own. A change of what stands here

@@ -13,7 +13,7 @@ from tvm_ios.devices.protocol import (
 )
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.host import default_lanes, host_target, processor_name
-from tvm_ios.runtime.base.native_runtime import runtime_digest
+from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
 from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
@@ -34,7 +34,7 @@ class LocalCpu:
     @property
     def executor_digest(self) -> str:
         """Digest of the lane executor."""
-        return runtime_digest()
+        return LANE_EXECUTOR.digest
 
     @property
     def target(self) -> str:

@@ -21,7 +21,7 @@ from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableMod
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.base.native_runtime import remote_digest
+from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
@@ -57,7 +57,7 @@ class RemoteDevice:
     @property
     def executor_digest(self) -> str:
         """Digest of the lane executor that is sent to the device."""
-        return remote_digest()
+        return REMOTE_LANES.digest
 
     @property
     def traits(self) -> DeviceTraits:

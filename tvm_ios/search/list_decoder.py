@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_ios.errors import HostError, SearchError
-from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
     "LIST_DECODER",
@@ -35,8 +35,7 @@ __all__ = [
     "make_list_decoder",
 ]
 
-LIST_DECODER = Path(__file__).parent / "native" / "list_decoder.c"
-"""Path of the C source of the list decoder."""
+LIST_DECODER = NativeSource(Path(__file__).parent / "native" / "list_decoder.c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +270,7 @@ def _pointer(array: NDArray[Any]) -> Any:
 def _library() -> ctypes.CDLL | None:
     """The compiled decoder; None where it cannot be had, with the reason logged once."""
     try:
-        library = ctypes.CDLL(str(compile_shared(LIST_DECODER)))
+        library = LIST_DECODER.library
     except (HostError, OSError) as error:
         logging.getLogger(__name__).info("simulating lists in plain Python: %s", error)
         return None

@@ -19,13 +19,11 @@ from tvm_ios.search.block_graph import BlockGraph, mergeable_sets
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.python_space import PythonStateSpace
 from tvm_ios.search.state_space import StateSpace, TooManyTransitionsError
-from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = ["MAX_NATIVE_OPERATORS", "STATE_SPACE", "NativeStateSpace", "make_state_space"]
 
-STATE_SPACE = Path(__file__).parent / "native" / "state_space.c"
-"""Path of the C source of the state space."""
-
+STATE_SPACE = NativeSource(Path(__file__).parent / "native" / "state_space.c")
 MAX_NATIVE_OPERATORS = 64
 _COUNT_LIMBS = 7
 
@@ -150,7 +148,7 @@ def _int64s(values: Sequence[int]) -> ctypes.Array[c_int64]:
 def _library() -> ctypes.CDLL | None:
     """The compiled state space; None where it cannot be had, with the reason logged once."""
     try:
-        library = ctypes.CDLL(str(compile_shared(STATE_SPACE)))
+        library = STATE_SPACE.library
     except (HostError, OSError) as error:
         logging.getLogger(__name__).info("searching in plain Python: %s", error)
         return None

@@ -110,9 +110,9 @@ def source_digest(source: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def compile_object(source: Path, flags: Sequence[str] = ()) -> Path:
+def compile_object(source: Path) -> Path:
     """Compile a C file to a position-independent object; return its path in the cache."""
-    return _compile(source, ("-c", *flags), ".o")
+    return _compile(source, ("-c",), ".o")
 
 
 def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | None = None) -> Path:
@@ -123,7 +123,7 @@ def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | N
     return _compile(source, ("-shared", *flags), ".so", compiler)
 
 
-def compile_ahead(*sources: Path) -> threading.Thread:
+def compile_ahead(*sources: NativeSource) -> threading.Thread:
     """A thread that compiles C files to shared libraries, so that nobody waits for them later.
 
     Failures are reported to whoever needs the library.
@@ -132,7 +132,7 @@ def compile_ahead(*sources: Path) -> threading.Thread:
     def work() -> None:
         for source in sources:
             with suppress(HostError):
-                compile_shared(source)
+                compile_shared(source.path)
 
     thread = threading.Thread(target=work, name="tvm-ios-native", daemon=True)
     thread.start()

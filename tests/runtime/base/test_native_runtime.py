@@ -11,8 +11,8 @@ import pytest
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.base import native_runtime
 from tvm_ios.runtime.base.native_runtime import (
+    LANE_EXECUTOR,
     NativeRuntime,
-    compile_runtime_object,
     shared_runtime,
 )
 from tvm_ios.support.c_compiler import find_c_compiler
@@ -65,8 +65,8 @@ def test_a_child_forked_at_the_worst_moment_runs(tmp_path):
 
 def test_compiled_once_for_equal_sources():
     assert shared_runtime() is shared_runtime()
-    assert compile_runtime_object() == compile_runtime_object()
-    assert compile_runtime_object().suffix == ".o"
+    assert LANE_EXECUTOR.as_object() == LANE_EXECUTOR.as_object()
+    assert LANE_EXECUTOR.as_object().suffix == ".o"
 
 
 def test_a_library_without_the_runtime_is_refused():

@@ -27,7 +27,7 @@ from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.native_runtime import compile_runtime_object
+from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -67,7 +67,7 @@ def export_artifact(
     """
     verify_plan(plan)
     path = Path(path)
-    addons = [str(compile_runtime_object())]
+    addons = [str(LANE_EXECUTOR.as_object())]
     on_cpu = not is_gpu_target(_device_target(factory.target))
     if on_cpu:
         plan = _completed(plan, store)

@@ -23,7 +23,7 @@ __all__ = ["C_API_FOLDER", "compile_beside", "compile_image"]
 
 _LOG = logging.getLogger(__name__)
 
-C_API_FOLDER = LANE_EXECUTOR.parent
+C_API_FOLDER = LANE_EXECUTOR.path.parent
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 _VERSION = 3
 _KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}

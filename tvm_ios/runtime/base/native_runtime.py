@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.support.c_compiler import compile_object, compile_shared, source_digest
+from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
     "LANE_EXECUTOR",
     "NATIVE_ABI_VERSION",
+    "REMOTE_LANES",
     "NativeLaunch",
     "NativePoison",
     "NativeRange",
@@ -34,18 +35,14 @@ __all__ = [
     "NativeTraceRow",
     "PoolOptions",
     "address_of",
-    "compile_remote_lanes",
-    "compile_runtime_object",
-    "remote_digest",
-    "runtime_digest",
     "shared_runtime",
 ]
 
 NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
-LANE_EXECUTOR = _NATIVE / "lane_executor.c"
-"""Path of the C source of the executor on CPUs."""
-_REMOTE_SOURCE = _NATIVE / "remote_lanes.c"
+LANE_EXECUTOR = NativeSource(_NATIVE / "lane_executor.c")
+REMOTE_LANES = NativeSource(_NATIVE / "remote_lanes.c")
+"""The lane executor as a library that TVM's RPC server can load."""
 
 
 class NativeLaunch(Structure):
@@ -182,31 +179,6 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 
 
 @cache
-def runtime_digest() -> str:
-    """Digest of the sources of the executor: prices taken on another one are not comparable."""
-    return source_digest(LANE_EXECUTOR)
-
-
-@cache
-def remote_digest() -> str:
-    """Digest of the sources of the executor that runs on the device of an RPC tracker."""
-    return source_digest(_REMOTE_SOURCE)
-
-
-@cache
 def shared_runtime() -> NativeRuntime:
     """The lane executor as a library of its own, compiled on first use."""
-    return NativeRuntime(ctypes.CDLL(str(compile_shared(LANE_EXECUTOR))))
-
-
-def compile_runtime_object() -> Path:
-    """The lane executor as an object file to link into an exported model."""
-    return compile_object(LANE_EXECUTOR)
-
-
-def compile_remote_lanes(compiler: str | None = None) -> Path:
-    """The lane executor as a library that TVM's RPC server can load.
-
-    ``compiler`` is the command of a C compiler for the device; that of this machine where omitted.
-    """
-    return compile_shared(_REMOTE_SOURCE, compiler=compiler)
+    return NativeRuntime(LANE_EXECUTOR.library)

@@ -18,8 +18,9 @@ from typing import Any, Self
 import tvm
 
 from tvm_ios.errors import CostError, HostError, LostSessionError
-from tvm_ios.runtime.base.native_runtime import compile_remote_lanes
+from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
+from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
 
@@ -61,7 +62,7 @@ class RemoteConnection:
 
     def __init__(self, address: DeviceAddress) -> None:
         self.address = address
-        lanes = compile_remote_lanes(address.cross_compiler)
+        lanes = compile_shared(REMOTE_LANES.path, compiler=address.cross_compiler)
         self._broken: str | None = None
         self._unused: list[tuple[bool, int]] = []
         self._functions: dict[str, Any] = {}
