@@ -47,12 +47,7 @@ def descendant_masks(successors: Sequence[int]) -> list[int]:
 def components(operators: int, neighbours: Sequence[int]) -> tuple[int, ...]:
     """Weakly connected components of a set, by lowest operator.
 
-    Parameters
-    ----------
-    operators
-        The set, a bit mask.
-    neighbours
-        Direct predecessors and successors of every operator of the graph.
+    ``neighbours`` has the direct predecessors and successors of every operator of the graph.
     """
     found = []
     while operators:
@@ -89,18 +84,8 @@ def admissible_groups(
     """Groups that may stand in an ending of a state, ascending as numbers.
 
     A connected successor-closed set is a union of overlapping descendant sets. So unions grow from
-    single descendant sets; a union over the limit cannot shrink again.
-
-    Parameters
-    ----------
-    state
-        The operators still to be scheduled.
-    descendants
-        Masks from :func:`descendant_masks`.
-    rule
-        Rule of endings; ``PUBLISHED`` forms no unions.
-    max_group_size
-        Largest number of operators in a group; 0 means no limit.
+    single descendant sets (:func:`descendant_masks`); a union over the limit cannot shrink again. A
+    limit of 0 is none, and ``PUBLISHED`` forms no unions.
     """
     limit = max_group_size or state.bit_count()
     cones = []
@@ -132,15 +117,8 @@ def admissible_groups(
 def disjoint_unions(groups: Sequence[int], max_num_groups: int) -> list[int]:
     """Unions of pairwise disjoint groups, each once, in depth-first order of the sequence.
 
-    Disjoint groups of one state are independent: an edge between them would put its head into
-    the group of its tail, which is successor-closed.
-
-    Parameters
-    ----------
-    groups
-        Groups from :func:`admissible_groups`.
-    max_num_groups
-        Largest number of groups in a union; 0 means no limit.
+    Disjoint groups of one state (:func:`admissible_groups`) are independent: an edge between them
+    would put its head into the group of its tail, which is successor-closed. A limit of 0 is none.
     """
     unions: list[int] = []
     emit = unions.append

@@ -37,8 +37,6 @@ def merge_outputs(
 
     Parameters
     ----------
-    members
-        Operators, in the order of their channels.
     joins
         For each operator of the graph, the operators whose channels it concatenates, in their
         order; empty for other operators.

@@ -61,14 +61,8 @@ def why_not_merge(
 ) -> str | None:
     """Reason why operators may not run as one convolution; None if they may.
 
-    Parameters
-    ----------
-    members
-        Two or more convolutions; None for an operator that is none.
-    centred
-        True also refuses kernels that do not lie in the middle of the merged one.
-    pad_kernels
-        True allows kernels smaller than the merged one, which are padded with zeros.
+    An operator that is no convolution is None. ``centred`` also refuses kernels that do not lie in
+    the middle of the merged one; without ``pad_kernels`` all kernels have to be of one size.
     """
     if len(members) < 2:
         return f"a merge needs two operators or more, here are {len(members)}"

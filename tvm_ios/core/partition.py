@@ -40,18 +40,10 @@ class Partition:
 def partition_graph(
     graph: OperatorGraph, *, max_block_size: int = 64, max_block_states: int = 10_000
 ) -> Partition:
-    """The schedule blocks of a graph.
+    """The schedule blocks of a graph; barriers become blocks of their own.
 
-    Takes time and memory in O(operators x max_block_states), whatever the graph.
-
-    Parameters
-    ----------
-    graph
-        Any operator graph; barriers become blocks of their own.
-    max_block_size
-        Largest number of operators in a block.
-    max_block_states
-        Largest number of nonempty predecessor-closed sets in a block.
+    The limits are those of :class:`~tvm_ios.search.options.SearchOptions`. Takes time and memory in
+    O(operators x max_block_states), whatever the graph.
     """
     predecessors = graph.predecessor_masks()
     blocks: list[ScheduleBlock] = []
@@ -98,13 +90,7 @@ def split_operators(
     """Consecutive pieces of ascending operators that keep both limits.
 
     One piece if that keeps them; else every piece is as long as an eighth of the states allows.
-
-    Parameters
-    ----------
-    operators
-        Graph indices, ascending, hence in topological order.
-    predecessors
-        Direct predecessors of every operator of the graph, as bit masks.
+    ``predecessors`` has the direct ones of every operator of the graph, as bit masks.
     """
     if max_block_size < 1 or max_block_states < 2:
         raise OptionError(

@@ -50,22 +50,14 @@ def verify_schedule(
     2. Every operator is in exactly one group of exactly one stage; no stage or group is empty.
     3. Every operator comes after its predecessors: in an earlier stage, or earlier in its group.
     4. The groups of a stage are independent: no edge runs between them.
-    5. A concurrent stage keeps the limits, where limits are given.
-    6. A merge stage has one operator a group, two groups or more, and its convolutions may merge.
+    5. A concurrent stage keeps the limits; 0 means no limit.
+    6. A merge stage has one operator a group, two groups or more, and its convolutions may merge;
+    without ``pad_merged_kernels`` their kernels are of one size.
     7. A barrier is alone in its stage.
     8. Every operator that is marked as unsplit, or for a library, is one of the graph, once, and
        none is marked for two libraries; operator times are absent, or one for each operator.
     9. Home lanes are absent, or one for each operator; then a stage has one group, or is a merge
        with all operators on one lane.
-
-    Parameters
-    ----------
-    schedule, graph
-        The schedule and the graph it is for.
-    max_group_size, max_num_groups
-        Limits on concurrent stages; 0 means no limit.
-    pad_merged_kernels
-        True allows merge stages with kernels of different sizes.
 
     Raises
     ------

@@ -16,10 +16,7 @@ __all__ = ["FreshDatabase", "database_for_call"]
 class FreshDatabase(ProfileDatabase):
     """A profile database that knows only what is stored through it, and replaces older entries.
 
-    Parameters
-    ----------
-    database
-        Database whose file it uses. Others read and write there as before.
+    It uses the file of another database, where others read and write as before.
     """
 
     def __init__(self, database: ProfileDatabase) -> None:
@@ -63,10 +60,7 @@ class FreshDatabase(ProfileDatabase):
 def database_for_call(database: ProfileDatabase, *, fresh: bool = False) -> ProfileDatabase:
     """A database on the same file for one call, with a use record of its own.
 
-    Parameters
-    ----------
-    fresh
-        True makes the call measure everything anew, and replace what is there.
+    ``fresh`` makes the call measure everything anew, and replace what is there.
     """
     if fresh:
         return FreshDatabase(database)

@@ -69,18 +69,8 @@ def default_database_path() -> Path:
 class ProfileDatabase:
     """Prices in one SQLite file, shared by any number of processes.
 
-    Parameters
-    ----------
-    path
-        The file; made if missing. Without one, :func:`default_database_path`, with its folder.
-    timeout_s
-        Seconds to wait for another process that writes.
-
-    Raises
-    ------
-    DatabaseError
-        If the folder is missing, or the file is unreadable, damaged, of another program, or of a
-        newer tvm-ios. The file is left as it is.
+    The file is made if missing. Without a path it is :func:`default_database_path`, whose folder is
+    made, too. A process that writes is waited for, at most ``timeout_s`` seconds.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 10.0):
@@ -119,12 +109,8 @@ class ProfileDatabase:
     ) -> None:
         """Store records by stage key: all of them or, on an error, none.
 
-        The better record stays: the one outside the slow mode, or else with more samples.
-
-        Parameters
-        ----------
-        older_than_s
-            A time in seconds since 1970; records measured before it are replaced in any case.
+        The better record stays: the one outside the slow mode, or else with more samples. Records
+        measured before a time, ``older_than_s`` in seconds since 1970, are replaced in any case.
         """
         digest = context.digest()
         rows = [
@@ -149,10 +135,7 @@ class ProfileDatabase:
     def get_facts(self, subject: str, names: Iterable[str]) -> dict[str, str]:
         """Facts about a subject by name; names without a fact are left out.
 
-        Parameters
-        ----------
-        subject
-            Text such as a library on a device, with the version of the library.
+        A subject is a text such as a library on a device, with the version of the library.
         """
         wanted = frozenset(names)
         with self._file.connect() as connection:
@@ -166,13 +149,7 @@ class ProfileDatabase:
             }
 
     def put_facts(self, subject: str, facts: Mapping[str, str], *, replace: bool = False) -> None:
-        """Store facts about a subject.
-
-        Parameters
-        ----------
-        replace
-            True replaces facts of the same names; False keeps them.
-        """
+        """Store facts about a subject; ``replace`` puts them in place of known ones."""
         rows = [(subject, name, value) for name, value in facts.items()]
         with self._file.write() as connection:
             # Files of before have no such table.

@@ -47,12 +47,7 @@ class BuildChoice:
 class KnownChoices:
     """Earlier choices in a profile database, and a place for new ones.
 
-    Parameters
-    ----------
-    database
-        Database of the choices; None remembers nothing.
-    context
-        Conditions that the choices depend on, besides the question.
+    Choices depend on the context, besides the question. None is remembered without a database.
     """
 
     def __init__(self, database: ProfileDatabase | None, context: ProfileContext) -> None:

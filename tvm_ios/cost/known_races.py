@@ -41,10 +41,7 @@ class KnownRace:
 class KnownRaces:
     """Earlier races in a profile database, and a place for new ones.
 
-    Parameters
-    ----------
-    context
-        Conditions that the races depend on, besides their identity.
+    Races depend on the context, besides their identity.
     """
 
     def __init__(self, database: ProfileDatabase, context: ProfileContext) -> None:

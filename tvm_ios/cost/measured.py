@@ -73,20 +73,9 @@ class _Unknown:
 class MeasuredCostModel:
     """Prices stages by running them; a :class:`~tvm_ios.cost.protocol.CostModel`.
 
-    Parameters
-    ----------
-    context
-        Conditions that the prices depend on, besides the stages.
-    options
-        Options of timing a stage.
-    database
-        Store of prices; without one they live as long as the model.
-    on_batch
-        Called after each measured batch, for progress.
-    patience
-        Time the session has spent on a slow machine, shared with its other measurements.
-    clock_ns, sleep_s
-        Functions that return the time and pause; a fake runner brings its own.
+    Prices depend on the context, besides the stages. Without a database they live as long as the
+    model. ``on_batch`` is called after each measured batch, for progress. ``patience``,
+    ``clock_ns`` and ``sleep_s`` are as for :class:`~tvm_ios.measure.machine_mode.ModeWatch`.
     """
 
     def __init__(

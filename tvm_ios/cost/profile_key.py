@@ -24,13 +24,7 @@ MEASUREMENT_PROTOCOL = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileContext:
-    """Conditions that decide a price besides the stage.
-
-    Raises
-    ------
-    OptionError
-        If there is no lane.
-    """
+    """Conditions that decide a price besides the stage."""
 
     device: str
     """Device of the kernels: processor model and instruction set, or GPU and driver."""

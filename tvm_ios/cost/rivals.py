@@ -33,10 +33,7 @@ class Rivals:
     def limit_ns(self, known_ns: Callable[[str], float]) -> float:
         """Nanoseconds above which the stage needs no exact price.
 
-        Parameters
-        ----------
-        known_ns
-            Nanoseconds of a stage by key as far as known; else infinity.
+        ``known_ns`` gives the nanoseconds of a stage by key as far as known; else infinity.
         """
         fastest_ns = min((sum(map(known_ns, keys)) for keys in self.keys), default=math.inf)
         return max(self.shortest_ns, self.ratio * fastest_ns)

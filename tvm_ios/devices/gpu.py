@@ -100,13 +100,7 @@ class GpuDevice:
 
 
 class GpuSession(MeasuringSession):
-    """Session with stages and models on a GPU.
-
-    Raises
-    ------
-    HostError
-        If the GPU is gone.
-    """
+    """Session with stages and models on a GPU."""
 
     def __init__(self, device: GpuDevice) -> None:
         self.device = device

@@ -159,10 +159,7 @@ class MeasuringDevice(Protocol):
     def at(self, address: str) -> MeasuringDevice:
         """Device that a stage was granted in place of this one, equal but for its place.
 
-        Parameters
-        ----------
-        address
-            Address, as :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`; or empty.
+        The address is a :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`, or empty.
         """
         ...
 
@@ -197,10 +194,7 @@ class MeasuringSession(ABC):
     def in_stage(self, address: str) -> Iterator[None]:
         """Context in which a stage of a job measures; between stages others may have the device.
 
-        Parameters
-        ----------
-        address
-            Address of the stage's device, as for :meth:`MeasuringDevice.at`.
+        The address of the stage's device is as for :meth:`MeasuringDevice.at`.
         """
         del address
         yield
@@ -241,10 +235,7 @@ class MeasuringSession(ABC):
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
         """Operator libraries on the device, closed with the session.
 
-        Parameters
-        ----------
-        store
-            Facts that they found out before; the store of the first call counts.
+        The store of the first call counts; it has facts that they found out before.
         """
 
     def notes(self) -> tuple[str, ...]:

@@ -89,12 +89,7 @@ def require_onednn(
 ) -> tuple[OperatorLibrary, ...]:
     """Operator libraries that may compute: oneDNN, where it is asked for; else none.
 
-    Parameters
-    ----------
-    target
-        Target of the model; this processor where None.
-    remote
-        True if the device of an RPC tracker is measured.
+    ``remote`` says that the device of an RPC tracker is measured.
     """
     if not isinstance(onednn, bool):
         raise OptionError(f"onednn is {onednn!r}; give True or False")

@@ -49,13 +49,7 @@ class GpuClocks:
 
 
 def read_clocks(bus_id: str) -> GpuClocks | None:
-    """Present clocks of a GPU; None where nvidia-smi does not tell.
-
-    Parameters
-    ----------
-    bus_id
-        Slot of the GPU, such as ``0000:3B:00.0``.
-    """
+    """Present clocks of the GPU in a slot (``0000:3B:00.0``); None if nvidia-smi tells none."""
     line = _output("nvidia-smi", "-i", bus_id, _CLOCKS, "--format=csv,noheader,nounits")
     try:
         sm, max_sm, memory, celsius = (int(field) for field in (line or "").split(","))

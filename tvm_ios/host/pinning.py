@@ -19,15 +19,9 @@ def pin_tree(cores: Collection[int], *roots: int) -> None:
     """Pin processes, their descendants and all threads of them to cores.
 
     Later threads get the same cores, since a thread inherits those of the thread that starts it.
-    Processes that end meanwhile, or are somebody else's, are left out.
-
-    Parameters
-    ----------
-    cores
-        Numbers as ``os.sched_setaffinity`` takes them.
-    roots
-        Process ids, such as this process or marked ones whose parent is gone
-        (:func:`~tvm_ios.tuning.guard.marked_processes`).
+    Processes that end meanwhile, or are somebody else's, are left out. ``roots`` are process ids,
+    such as this process or marked ones whose parent is gone
+    (:func:`~tvm_ios.tuning.guard.marked_processes`).
     """
     wanted = set(cores)
     for _ in range(MOST_PASSES):

@@ -31,14 +31,9 @@ KEPT_SHARE = 0.75
 
 
 class KernelCache:
-    """Archives of compiled kernels by key.
+    """Archives of compiled kernels by key; by default in ``kernels`` of tvm-ios's cache folder.
 
-    Parameters
-    ----------
-    folder
-        Folder of the archives; ``kernels`` in the cache folder of tvm-ios where omitted.
-    most_bytes
-        Limit of all entries' bytes. Beyond it, the entries not used for longest go.
+    Beyond the limit of all entries' bytes, those not used for longest go.
     """
 
     def __init__(self, folder: Path | None = None, *, most_bytes: int = MOST_BYTES) -> None:

@@ -33,16 +33,10 @@ class KernelCounts:
 class KernelCompiler:
     """Compiler of lowered kernels with the PassContext of this thread; a context manager.
 
-    Kernels are added one by one, so that workers compile some while others are still lowered.
-
-    Parameters
-    ----------
-    cache
-        Compiled kernels; the default cache where omitted. Not used where the PassContext has passes
-        or instruments of the user's own, which want to see every kernel.
-    workers
-        Processes besides this one, which end with it. Where omitted, shared ones, or else one for
-        every other usable core.
+    Kernels are added one by one, so that workers compile some while others are still lowered. The
+    cache is not used where the PassContext has passes or instruments of the user's own, which want
+    to see every kernel. ``workers`` is a number of processes, which end with the compiler; where
+    omitted, shared ones compile, or else one for every other usable core.
     """
 
     def __init__(

@@ -43,12 +43,8 @@ class SafeWorker(PopenWorker):  # type: ignore[misc]
 class KernelWorkers:
     """Processes of TVM that compile a kernel at a time, each driven by a thread.
 
-    The first task starts them, :meth:`close` ends them.
-
-    Parameters
-    ----------
-    count
-        Number of processes; one for every other usable core where omitted.
+    There is one for every other usable core unless their number is given. The first task starts
+    them, :meth:`close` ends them.
     """
 
     def __init__(self, count: int | None = None) -> None:

@@ -131,8 +131,6 @@ def compare(
 
     Parameters
     ----------
-    contestants
-        Functions by name that make a number of back-to-back runs and return the nanoseconds.
     until_decided
         True ends the race once the fastest contestant is known, leaves out the warm-up of long
         runs, and stops timing contestants that have lost beyond doubt. The first one is timed on,

@@ -103,12 +103,8 @@ class Comparison:
         """Fastest contestant: the least median among those that were timed in the most rounds.
 
         A contestant with fewer rounds had lost by then. Its median is of other minutes, perhaps
-        better ones; only medians of the same rounds can be compared.
-
-        Parameters
-        ----------
-        among
-            Names to choose from; all where omitted.
+        better ones; only medians of the same rounds can be compared. All contestants
+        count where ``among`` is omitted.
         """
         return min(
             self.names if among is None else among,

@@ -81,11 +81,9 @@ class ModeWatch:
     ----------
     ping_pong_ns
         Takes a ping-pong in nanoseconds; 0 means one lane, where nothing is ever slow.
-    options
-        Thresholds, and the patience of a session.
     patience
-        Time the session has spent of it, shared with its other watches; this watch's own where
-        omitted.
+        Time the session has spent of its patience, shared with its other watches; this watch's own
+        where omitted.
     clock_ns, sleep_s
         Functions that return the time and pause; a fake runner brings its own.
     """

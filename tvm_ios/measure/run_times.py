@@ -16,13 +16,7 @@ PERCENTILES = (90, 95, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """Milliseconds of a run, one number a sample.
-
-    Raises
-    ------
-    OptionError
-        If there is no sample.
-    """
+    """Milliseconds of a run, one number a sample."""
 
     run_ms: tuple[float, ...]
     """Milliseconds of a run by sample, in order; the mean where a sample has several runs."""

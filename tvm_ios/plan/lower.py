@@ -28,18 +28,9 @@ def lower_plan(
 ) -> ExecutionPlan:
     """The execution plan of a built module.
 
-    Parameters
-    ----------
-    placements
-        Placements of the operators, in their order.
-    lanes
-        Number of threads that will run the plan, the caller's included.
-    operator_names
-        Names of the operators for people; those of the graph where omitted.
-    reuse
-        False gives every buffer bytes of its own.
-    hand_over
-        Cost of a hand-over from one lane to another; :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
+    ``operator_names`` are names for people, in place of those of the graph. Without ``reuse`` every
+    buffer has bytes of its own. The cost of a hand-over from one lane to another is
+    :data:`~tvm_ios.plan.lanes.STREAMS` on a GPU.
     """
     names = tuple(operator_names or (operator.name for operator in graph.operators))
     if not len(graph.operators) == len(placements) == len(names):

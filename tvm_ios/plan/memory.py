@@ -33,12 +33,9 @@ class Lifetime:
 
 
 def pack_buffers(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Place buffers, the largest first, each in the smallest gap that fits; O(buffers²).
+    """Byte offset of each buffer, aligned, and size of the arena.
 
-    Returns
-    -------
-    offsets, arena_bytes
-        Byte offset of each buffer, aligned, and the size of the arena.
+    The largest buffer is placed first, each in the smallest gap that fits; O(buffers²).
     """
     sizes = [_align(lifetime.size_bytes) for lifetime in lifetimes]
     offsets = [0] * len(lifetimes)

@@ -46,14 +46,8 @@ def merge_effects(
 ) -> MergeEffects:
     """Effects of one merge stage: the difference between a network's plans with and without it.
 
-    Parameters
-    ----------
-    graph
-        The network without merges.
-    views
-        The view that each operator could be; None for others.
-    contiguous
-        True if a slice of the merged convolution is one piece of memory.
+    The graph and its possible views are without merges. A slice of the merged convolution is one
+    piece of memory if ``contiguous``.
     """
     merged = _merged_graph(graph, views, outputs, contiguous=contiguous)
     before = resolve_views(graph, views).dropped

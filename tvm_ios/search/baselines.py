@@ -19,12 +19,7 @@ def greedy_schedule(graph: OperatorGraph, max_num_streams: int = 10) -> InterOpS
     """The published greedy schedule: every stage runs all ready operators, one operator a group.
 
     Ready operators beyond the number of streams wait at the front of the queue; newly ready ones
-    join its end. Barriers run alone.
-
-    Parameters
-    ----------
-    max_num_streams
-        Largest number of groups in a stage; 10 in the published code.
+    join its end. Barriers run alone. The published code has 10 streams.
 
     Raises
     ------

@@ -50,14 +50,8 @@ def contract_chains(
 ) -> Contraction:
     """Join chains of operators without branches into units.
 
-    Parameters
-    ----------
-    max_chain_size
-        Largest number of operators in a unit.
-    keep_mergeable
-        True leaves out convolutions that could merge with another one.
-    pad_kernels
-        True counts convolutions as mergeable even if their kernels differ in size.
+    ``keep_mergeable`` leaves out convolutions that could merge with another one, which with
+    ``pad_kernels`` may have a kernel of another size.
     """
     successors = graph.successor_masks()
     fixed = _mergeable(graph, pad_kernels=pad_kernels) if keep_mergeable else frozenset()

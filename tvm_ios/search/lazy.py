@@ -41,19 +41,14 @@ def solve_lazily(
 ) -> bool:
     """Solve a block; return False if it was stopped before the optimum was certain.
 
+    Afterwards the state space holds the best way. The lower bound of the whole block goes to
+    ``on_batch`` after every batch of prices, and ``should_stop`` is asked before.
+
     Parameters
     ----------
-    block, space
-        The block and its state space, which afterwards holds the best way.
-    pricer
-        Source of prices and bounds; it has the prices of single operators.
     margin_percent
         Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0
         bounds are raised, and the result may be longer than the optimum by as much.
-    should_stop
-        Asked before every batch of prices.
-    on_batch
-        Told the lower bound of the whole block after every batch, in nanoseconds.
     """
     priced: set[int] = set()
     alone = {

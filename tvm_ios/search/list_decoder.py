@@ -103,10 +103,8 @@ class ListDecoder(Protocol):
     def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
         """Length in nanoseconds of each simulated list.
 
-        Parameters
-        ----------
-        lists
-            Shape (lists, 2, tasks): keys first, then numbers above 0 for tasks that may be helped.
+        ``lists`` has the shape (lists, 2, tasks): keys first, then numbers above 0 for tasks that
+        may be helped.
         """
         ...
 
@@ -196,13 +194,7 @@ class _NativeProblem(ctypes.Structure):
 
 
 class NativeListDecoder:
-    """The decoder in C, with the same answers as :class:`PythonListDecoder`.
-
-    Raises
-    ------
-    SearchError
-        If there is no C compiler, or memory runs out.
-    """
+    """The decoder in C, with the same answers as :class:`PythonListDecoder`."""
 
     def __init__(self, problem: ListProblem) -> None:
         library = _library()

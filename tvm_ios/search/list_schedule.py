@@ -54,17 +54,9 @@ def list_schedule(
 ) -> InterOpSchedule:
     """Best list found, as a schedule whose stages are runs of operators, or merges, by start time.
 
-    The simulated time is never above that of the order of ``start``, whose merges are kept. Idle
-    lanes help where the simulation has them idle, whatever ``start`` says.
-
-    Parameters
-    ----------
-    lanes
-        Lanes, or streams, to put operators on.
-    hand_over
-        Cost of a hand-over from one lane to another.
-    start
-        Schedule to start from; sequential order where there is none better.
+    The simulated time is never above that of the order of ``start``, whose merges are kept:
+    sequential order where there is none better. Idle lanes help where the simulation has them idle,
+    whatever ``start`` says.
     """
     chosen = options or ListOptions()
     start.require_graph(graph)

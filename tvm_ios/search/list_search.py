@@ -26,13 +26,7 @@ _WARMTH = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Effort of list scheduling.
-
-    Raises
-    ------
-    OptionError
-        If a field is no whole number of its least value or more.
-    """
+    """Effort of list scheduling."""
 
     draws: int = 2000
     """Number of lists drawn at random; 0 leaves the start and upward ranks."""

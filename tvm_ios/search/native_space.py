@@ -36,15 +36,7 @@ def make_state_space(block: BlockGraph, options: SearchOptions) -> StateSpace:
 
 
 class NativeStateSpace:
-    """The state space in C, for blocks of at most 64 operators; answers as PythonStateSpace does.
-
-    Raises
-    ------
-    TooManyTransitionsError
-        If there are more transitions than the options allow.
-    SearchError
-        If memory runs out, or there is no C compiler.
-    """
+    """The state space in C, for blocks of at most 64 operators; answers are PythonStateSpace's."""
 
     def __init__(self, block: BlockGraph, options: SearchOptions) -> None:
         library = _library()

@@ -87,12 +87,7 @@ class SearchOptions:
 
     @classmethod
     def of(cls, **given: Any) -> Self:
-        """Options as users write them: strategies and endings by member or name.
-
-        Parameters
-        ----------
-        given
-            Fields by name. ``strategies`` may be one or several, such as ``"merge"``.
+        """Options as users write them: strategies (one or several) and endings by member or name.
 
         Examples
         --------

@@ -32,12 +32,7 @@ class Pricer:
     its answers carry over. The price of a stage of units is defined as that of the stage of their
     operators, so lower bounds of the two agree. If a stage of units contains another, with each
     group of it within one of its own groups, the same holds for their operators, since no operator
-    is in two units: so a floor carries over, too.
-
-    Parameters
-    ----------
-    contraction
-        The units that are searched over; every operator is one where omitted.
+    is in two units: so a floor carries over, too. Without a contraction every operator is a unit.
     """
 
     def __init__(

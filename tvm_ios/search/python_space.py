@@ -20,11 +20,6 @@ class PythonStateSpace:
     """The state space in plain Python, for blocks of any length.
 
     Takes O(transitions) time and 8 bytes a transition.
-
-    Raises
-    ------
-    TooManyTransitionsError
-        If there are more transitions than the options allow.
     """
 
     def __init__(self, block: BlockGraph, options: SearchOptions) -> None:

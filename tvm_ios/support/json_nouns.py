@@ -39,13 +39,7 @@ def from_json(hint: Any, text: str, name: str) -> Any:
 
 
 def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) -> NounT:
-    """A dataclass read from a stored value.
-
-    Parameters
-    ----------
-    whole
-        True demands fields that have defaults, too.
-    """
+    """A dataclass read from a stored value; ``whole`` demands fields that have defaults, too."""
     hints = _hints(cast("Hashable", kind))
     stored.only(*hints)
     required = {

@@ -27,13 +27,7 @@ decide about those here."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verbosity:
-    """Amount of messages shown: usual, less, or more.
-
-    Raises
-    ------
-    OptionError
-        If both less and more are asked for.
-    """
+    """Amount of messages shown: usual, less, or more."""
 
     quiet: bool = False
     """True shows only results and errors."""

@@ -39,12 +39,7 @@ ProgressListener = Callable[[Progress], None]
 class PhaseClock:
     """Clock of the phases of a long call, which also reports to a listener.
 
-    Parameters
-    ----------
-    listener
-        Called at the start of a phase and by :meth:`say`; None for silence.
-    gate
-        Gate that phases which are stages of a job pass; open where omitted.
+    Phases that are stages of a job pass the gate, which is open where omitted.
     """
 
     def __init__(
@@ -63,12 +58,9 @@ class PhaseClock:
     def phase(self, name: str, need: StageNeed | None = None) -> Iterator[None]:
         """Count the time inside the context to a phase.
 
-        Parameters
-        ----------
-        need
-            Needs of the phase as a stage of a job, named after the phase where it has no task. It
-            begins when the gate lets it, and waiting does not count. None for a phase with stages
-            inside.
+        ``need`` has the needs of the phase as a stage of a job, named after the phase where it has
+        no task. It begins when the gate lets it, and waiting does not count. None is for a phase
+        with stages inside.
         """
         stage = self.gate.stage(replace(need, task=need.task or name)) if need else nullcontext()
         with stage as granted:

@@ -14,19 +14,7 @@ __all__ = ["require_size"]
 def require_size(what: str, shape: Sequence[int], bits: int) -> None:
     """Refuse a tensor that is larger than the memory, before TVM or a kernel makes it.
 
-    Parameters
-    ----------
-    what
-        Who has it, and a verb: ``input 'x' is``.
-    shape
-        Its extents.
-    bits
-        The size of one element.
-
-    Raises
-    ------
-    ModelError
-        With the shape, its bytes, and the bytes of the memory.
+    ``what`` says who has it, with a verb: ``input 'x' is``. ``bits`` are those of one element.
     """
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     size = math.prod(shape) * bits // 8

@@ -40,10 +40,7 @@ def draws_on(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
 def live_on(stream: TextIO, *, transient: bool = False) -> Live:
     """A picture on a terminal, drawn on demand; other output goes above it.
 
-    Parameters
-    ----------
-    transient
-        True removes the picture at the end.
+    A transient picture is removed at the end.
     """
     from rich.console import Console  # noqa: PLC0415 - only where something is drawn
     from rich.live import Live  # noqa: PLC0415

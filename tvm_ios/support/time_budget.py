@@ -14,22 +14,10 @@ _NEXT_TO_NOTHING_S = 1e-9
 
 
 class TimeBudget:
-    """Seconds that a whole call may take, counted from the construction.
+    """Seconds that a whole call may take, counted from the construction; None for no limit.
 
     Necessary work is done, late or not. Optional work asks :meth:`allows` first, and :meth:`cut`
     notes what was left out or cut short.
-
-    Parameters
-    ----------
-    seconds
-        Seconds from now on; None for no limit.
-    clock_s
-        Returns the time in seconds.
-
-    Raises
-    ------
-    OptionError
-        If the seconds are no number above 0.
     """
 
     def __init__(
