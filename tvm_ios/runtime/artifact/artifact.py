@@ -54,16 +54,9 @@ def export_artifact(
 ) -> None:
     """Write kernels, parameters, plan and native executor into one file.
 
-    Parameters
-    ----------
-    factory, plan
-        The kernels and parameters, as ``relay.build`` returned them, and their plan.
-    path
-        Path to write, ending in ``.so``. A file there is replaced when all is done.
-    story
-        What the file tells of the model; nothing where omitted.
-    store
-        Facts that operator libraries found out before; what they find out now is added.
+    Kernels and parameters are as ``relay.build`` returned them. The path ends in ``.so``; a file
+    there is replaced when all is done. Facts that operator libraries find out are added to the
+    store.
     """
     verify_plan(plan)
     path = Path(path)

@@ -38,18 +38,11 @@ def compile_image(
     on_cpu: bool,
     function: str | None = None,
 ) -> Path:
-    """An object file with the plan as ``tvm_ios_model_image``.
+    """An object file with the plan as ``tvm_ios_model_image``, written beside its C source.
 
-    Parameters
-    ----------
-    parameters
-        Names of those inputs that are parameters.
-    features
-        Names in ``/proc/cpuinfo`` of the instruction sets that the kernels use.
-    folder
-        Where C source and object file are written.
-    function
-        Name of the C function that makes calls of an operator library; None where there is none.
+    ``parameters`` are names of inputs, and ``features`` those that ``/proc/cpuinfo`` has for the
+    instruction sets of the kernels. ``function`` is the C function that makes calls of an operator
+    library; None where there is none.
     """
     refused = _refusal(plan, on_cpu=on_cpu, makes_calls=function is not None)
     source = _image_source(plan, parameters, features, refused, function)

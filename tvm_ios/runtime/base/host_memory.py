@@ -45,13 +45,9 @@ def allocate_pages(size_bytes: int) -> tuple[object, int]:
 def collapse_pages(ranges: Iterable[tuple[int, int]]) -> None:
     """Have Linux move memory that others allocated into huge pages, without a new address.
 
-    Other data in the same pages moves along. Nothing happens with a kernel before 6.1, where an
-    administrator forbids huge pages, and for pages that are not of one mapping.
-
-    Parameters
-    ----------
-    ranges
-        Address of the first byte, and of the byte after the last, of each piece.
+    A range is the addresses of its first byte, and of the byte after its last. Other data in the
+    same pages move along. Nothing happens with a kernel before 6.1, where an administrator forbids
+    huge pages, and for pages that are not of one mapping.
     """
     try:
         if "[never]" in _SETTING.read_text():

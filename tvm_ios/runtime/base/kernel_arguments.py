@@ -38,14 +38,9 @@ class Kernel:
 
 
 class TensorTable:
-    """``DLTensor`` structures for all tensors of a plan.
+    """``DLTensor`` structures for all tensors of a plan, given the address of every buffer.
 
-    Parameters
-    ----------
-    addresses
-        Address of every buffer, by its number.
-    device
-        DLPack's type and number of the device of the buffers; the CPU where omitted.
+    ``device`` has DLPack's type and number of the buffers' device; the CPU where omitted.
     """
 
     def __init__(

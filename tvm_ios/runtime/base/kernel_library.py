@@ -24,19 +24,9 @@ __all__ = ["KernelLibrary"]
 
 
 class KernelLibrary:
-    """The kernels of one exported file.
+    """The kernels of one file that ``export_library`` wrote.
 
-    Parameters
-    ----------
-    path
-        A shared library that ``export_library`` wrote.
-    runtime
-        Runtime of parallel launches; None takes the lane executor inside the file.
-
-    Raises
-    ------
-    ArtifactError
-        If the file cannot be loaded, or holds no lane executor and none was given.
+    Without a runtime of parallel launches, the lane executor inside the file is taken.
     """
 
     def __init__(self, path: Path, runtime: NativeRuntime | None = None) -> None:

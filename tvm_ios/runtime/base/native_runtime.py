@@ -106,15 +106,7 @@ class PoolOptions(Structure):
 class NativeRuntime:
     """The functions of one copy of the lane executor.
 
-    Parameters
-    ----------
-    library
-        A loaded library that holds the executor; whoever loaded it may unload it once this is gone.
-
-    Raises
-    ------
-    ArtifactError
-        If the library has no lane executor, or one with another interface.
+    Whoever loaded its library may unload it once this is gone.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

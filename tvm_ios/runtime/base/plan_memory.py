@@ -16,14 +16,9 @@ __all__ = ["PlanMemory"]
 
 
 class PlanMemory:
-    """Memory for the tensors of a plan.
+    """Memory for the tensors of a plan, on the CPU where no device is given.
 
-    Parameters
-    ----------
-    params
-        Parameters by name; arrays that lie on the device are used, not copied.
-    device
-        Device of the memory; the CPU where omitted.
+    Parameters that lie on the device are used, not copied.
     """
 
     def __init__(

@@ -60,14 +60,8 @@ class PlanExecutor(Protocol):
 class PlanModule:
     """The interface of TVM's ``GraphModule`` over a plan, whatever runs it.
 
-    Parameters
-    ----------
-    plan, library, memory
-        Plan to run, its kernels, and the memory of its tensors.
-    params
-        Names of those inputs that are parameters.
-    executor
-        Runs the plan; closed with the module.
+    ``params`` are the names of those inputs that are parameters. The executor is closed with the
+    module.
     """
 
     def __init__(
@@ -217,13 +211,7 @@ class PlanModule:
         return array if out is None else _copied(array, out, f"output {index!r}")
 
     def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
-        """Raise ExecutionError: operators overlap, so there is no state after one of them.
-
-        Raises
-        ------
-        ExecutionError
-            Always.
-        """
+        """Raise ExecutionError: operators overlap, so there is no state after one of them."""
         raise ExecutionError(
             f"debug_get_output({node!r}): operators overlap here, and their buffers are reused; "
             "load the same file with tvm.contrib.debugger.debug_executor"
@@ -272,24 +260,9 @@ class PlanModule:
     ) -> BenchmarkResult:
         """Times of runs in seconds, one result a repeat, as TVM's method of this name gives them.
 
-        Parameters
-        ----------
-        device
-            Accepted for TVM's sake.
-        func_name
-            ``run``.
-        repeat, number
-            Repeats, and back-to-back runs in each.
-        min_repeat_ms
-            `number` is raised until a repeat takes this long.
-        limit_zero_time_iterations
-            Accepted for TVM's sake: no run takes zero time here.
-        end_to_end
-            True counts copying inputs in and outputs out.
-        cooldown_interval_ms, repeats_to_cooldown
-            Sleep this long after every so many repeats.
-        kwargs
-            Inputs, set before.
+        Parameters are those of TVM's method. Inputs are set before; with ``end_to_end``, copying
+        them in and outputs out counts, too. ``device`` and ``limit_zero_time_iterations`` are not
+        read: no run takes zero time here.
 
         Raises
         ------
@@ -340,13 +313,7 @@ class PlanModule:
         self.close()
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
-        """The method of a name, as TVM's module gives its functions.
-
-        Raises
-        ------
-        ExecutionError
-            If there is no such function.
-        """
+        """The method of a name, as TVM's module gives its functions; ExecutionError for others."""
         if key not in _FUNCTIONS:
             raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
         function: Callable[..., Any] = getattr(self, key)

@@ -26,24 +26,10 @@ TRACE_RUNS = 20
 class LaneExecutor:
     """Runs a plan natively. Calls from several threads wait for each other.
 
-    Parameters
-    ----------
-    plan, library, memory
-        Plan to run, its kernels, and the memory of its tensors.
-    lanes
-        Threads, the caller's included; as many as the plan has lanes where omitted.
-    poison
-        True overwrites outputs before they are written, and dead buffers; for tests.
-    calls
-        Calls of operator libraries on this processor, which have completed the plan; closed with
-        this. Without them TVM's kernels compute everything.
-
-    Raises
-    ------
-    OptionError
-        If there are more lanes than cores.
-    ExecutionError
-        If an operator library refuses a call.
+    There are as many threads as the plan has lanes, the caller's included, where ``lanes`` is
+    omitted. ``poison`` overwrites outputs before they are written, and dead buffers; for tests.
+    ``calls`` are of operator libraries on this processor, which have completed the plan; closed
+    with this. Without them TVM's kernels compute everything.
     """
 
     def __init__(

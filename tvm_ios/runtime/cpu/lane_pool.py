@@ -139,17 +139,8 @@ class LaneProgram:
 class LanePool:
     """W lanes: the calling thread and W - 1 threads, started by the first run.
 
-    Parameters
-    ----------
-    lanes
-        W, at least 1.
-    get_last_error
-        Address of a C function that returns the text of the calling thread's last error; or 0.
-
-    Raises
-    ------
-    OptionError
-        If `lanes` is no whole number from 1 to the number of cores, or `options` something else.
+    ``get_last_error`` is the address of a C function that returns the text of the calling thread's
+    last error; or 0.
     """
 
     def __init__(
@@ -205,8 +196,6 @@ class LanePool:
             For each group the groups that wait for it.
         homes
             Lane that should run each group, if it is free; by turns where omitted.
-        poison, trace
-            Debug data, kept alive by the program.
         """
         if not all(groups):
             waiting = {successor for row in successors for successor in row}

@@ -32,12 +32,8 @@ def ask_for_threads(threads: int) -> None:
 class StockExecutor:
     """Stock ``GraphExecutor`` over loaded kernels, timed as the lane executor is.
 
-    Parameters
-    ----------
-    graph_json, library, params
-        The graph that ``relay.build`` made, its kernels, and its parameters by name.
-    lanes
-        Lanes of :meth:`time_on_lanes_ns`.
+    The graph is the one that ``relay.build`` made; ``lanes`` are those of
+    :meth:`time_on_lanes_ns`.
     """
 
     def __init__(

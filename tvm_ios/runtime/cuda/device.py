@@ -63,19 +63,8 @@ class DeviceFacts:
 class CudaDevice:
     """A GPU and its primary context, held until :meth:`close`; a context manager.
 
-    Every method that calls the driver raises CudaCallError where that refuses.
-
-    Parameters
-    ----------
-    ordinal
-        Number of the GPU among those that are visible.
-    driver
-        The driver; that of this process where omitted.
-
-    Raises
-    ------
-    HostError
-        If there is no driver, or no such GPU.
+    Its number is that among the GPUs that are visible. Every method that calls the driver raises
+    CudaCallError where that refuses.
     """
 
     def __init__(self, ordinal: int = 0, driver: CudaDriver | None = None) -> None:

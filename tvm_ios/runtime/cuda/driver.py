@@ -134,18 +134,7 @@ def call_failed(call: str, *, name: str, text: str, where: str = "") -> CudaCall
 
 
 class CudaDriver:
-    """The driver's functions; each raises where it fails.
-
-    Parameters
-    ----------
-    library
-        A loaded libcuda.
-
-    Raises
-    ------
-    HostError
-        If it lacks a function.
-    """
+    """The functions of a loaded libcuda; each raises where it fails."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library

@@ -21,11 +21,7 @@ __all__ = ["CudaMemory", "describe_bytes", "explained"]
 class CudaMemory(PlanMemory):
     """GPU memory for the tensors of a plan; parameters that lie elsewhere are copied there.
 
-    Raises
-    ------
-    ExecutionError
-        If there is too little memory (the message has the plan's bytes and what to lower), or it is
-        used after :meth:`release`.
+    Where there is too little, the error has the plan's bytes and what to lower.
     """
 
     def __init__(
@@ -84,12 +80,8 @@ class CudaMemory(PlanMemory):
 def explained(where: str, call: str, free: Callable[[], str] | None = None) -> Iterator[None]:
     """Turn an error of TVM's own CUDA calls into one of ours.
 
-    Parameters
-    ----------
-    where, call
-        The work that is being done, and TVM's call for it, in words.
-    free
-        Returns how much memory is free, in words.
+    ``where`` is the work that is done, ``call`` TVM's call for it, and ``free`` returns how much
+    memory is free: all of them in words.
     """
     try:
         yield

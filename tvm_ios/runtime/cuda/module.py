@@ -30,28 +30,9 @@ class CudaGraphModule(PlanModule):
     :meth:`get_output` share their bytes with the module and change with the next run; reading them
     waits for the default stream, so :meth:`get_output` waits for runs on any other.
 
-    Parameters
-    ----------
-    plan, library
-        Plan to run, and its kernels.
-    params
-        Parameters by name; arrays on the GPU are used, never written, others are copied there.
-    device
-        Number of the GPU.
-    cuda_graph
-        True captures a run once and replays it in one launch; False issues every kernel.
-    arch
-        Architecture that the kernels were compiled for, such as ``sm_90``; checked where given.
-    store
-        Facts that operator libraries found out of calls before; what they find out now is added.
-
-    Raises
-    ------
-    HostError
-        If there is no driver, no such GPU, one that does not run this code, or an operator library
-        of the plan is missing.
-    ExecutionError
-        If there is too little memory, or the driver refuses a stream or an event.
+    Arguments and errors are those of :func:`tvm_ios.load`, and ``device`` is the number of a GPU.
+    Parameters that lie there are used, never written; others are copied there. ``arch`` is the
+    architecture that the kernels were compiled for, such as ``sm_90``; checked where given.
     """
 
     def __init__(

@@ -143,16 +143,8 @@ class Workspaces:
 class StreamBinding:
     """A stream program with its handles, ready to be issued; keeps all of them alive.
 
-    Parameters
-    ----------
-    launches
-        Address of the first of the plan's native launches, which follow one another.
-    streams, events
-        Handles; each run sets the first stream anew.
-    workspaces
-        Workspaces of the same streams.
-    device
-        Number of the GPU.
+    ``launches`` is the address of the first of the plan's native launches, which follow one
+    another. Each run sets the first stream anew.
     """
 
     def __init__(
@@ -189,11 +181,6 @@ class NativeStreams:
     """Native functions of streams, bound to a driver and to TVM.
 
     An exported file brings the functions along; for other kernels they are compiled here.
-
-    Raises
-    ------
-    HostError
-        If they have to be compiled, and there is no working C compiler.
     """
 
     def __init__(self, driver: CudaDriver, kernels: KernelLibrary) -> None:

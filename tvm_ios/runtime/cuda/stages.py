@@ -182,12 +182,8 @@ def stage_plan(
 ) -> ExecutionPlan:
     """A plan that runs some launches of another plan several times, over the same tensors.
 
-    Parameters
-    ----------
-    rows, lanes
-        Launches of each concurrent group, in the order they run, and its lane.
-    copies
-        Number of times the launches run; a copy waits for the one before.
+    A row has the launches of a concurrent group, in the order they run. Each copy waits for the one
+    before.
     """
     launches: list[Launch] = []
     groups: list[Group] = []

@@ -56,19 +56,7 @@ def _get_stream() -> Callable[[], ctypes.c_void_p]:
 class CudaStreamExecutor:
     """Executor of a plan on streams. Calls from several threads wait for each other.
 
-    Parameters
-    ----------
-    plan, library, memory
-        Plan to run, its kernels, and the memory of its tensors.
-    libraries
-        Operator libraries on that GPU, which have completed the plan; to be closed after this.
-
-    Raises
-    ------
-    ExecutionError
-        If the driver refuses a stream or an event, or an operator library a call.
-    HostError
-        If there is no working C compiler.
+    The operator libraries on its GPU have completed the plan, and are closed after this.
     """
 
     def __init__(

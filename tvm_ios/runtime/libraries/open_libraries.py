@@ -52,14 +52,8 @@ def uses_libraries(plan: ExecutionPlan) -> bool:
 class OpenLibraries:
     """Operator libraries on one device, each opened when it is first needed; a context manager.
 
-    Parameters
-    ----------
-    device
-        The device, as :meth:`OperatorLibrary.open` takes it; to be closed after this.
-    store
-        Facts that operator libraries found out before. Without a store they find them anew.
-    target_kind
-        Kind of the device's TVM target: ``llvm`` or ``cuda``.
+    Device and store are as :meth:`OperatorLibrary.open` takes them; the device is closed after
+    this. ``target_kind`` is that of its TVM target: ``llvm`` or ``cuda``.
     """
 
     def __init__(self, device: Any, store: FactStore | None = None, *, target_kind: str) -> None:

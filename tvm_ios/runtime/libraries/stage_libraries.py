@@ -58,24 +58,10 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         params: Mapping[str, Any],
         views: Sequence[SliceView | ConcatView | None],
     ) -> int:
-        """Plan a library with memory of its own for each of its tensors.
+        """Plan a library with memory of its own for each of its tensors; return its number.
 
-        Parameters
-        ----------
-        export
-            Writes the library by ``export_library`` and returns its path; called once.
-        graph
-            Kernels of the library, and the tensors they run on.
-        params
-            Parameters by name; every other tensor starts as small random numbers.
-        views
-            View of every operator, None for others; taken where legal.
-
-        Returns
-        -------
-        library
-            Number to name it in :meth:`prepare`.
-
+        ``export`` writes it by ``export_library`` and returns its path; called once. All tensors
+        but parameters start as small random numbers; views of operators are taken where legal.
         """
         # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
@@ -97,21 +83,8 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     ) -> tuple[int, ...]:
         """Further numbers for a library, each with operator libraries for some of its operators.
 
-        All its numbers stand for the same tensors, so a stage may mix them.
-
-        Parameters
-        ----------
-        library
-            Number of the library.
-        ways
-            Complete calls by operator, for each further number.
-        libraries
-            Operator libraries where the stages run, which make the calls and outlive this.
-
-        Raises
-        ------
-        CostError
-            If a call is refused, or no library computes where the stages run.
+        All its numbers stand for the same tensors, so a stage may mix them. Each of ``ways`` has
+        the complete calls of one number by operator; ``libraries`` make them, and outlive this.
         """
         base = self._libraries[library]
         launches = list(base.plan.launches)

@@ -129,14 +129,9 @@ def ask_tracker(
 ) -> list[Any]:
     """Answer of a tracker to one request, in JSON; its first item is a ``TrackerCode``.
 
-    Parameters
-    ----------
-    request
-        A ``TrackerCode`` and its arguments.
-    timeout_s
-        Seconds for each step: to connect, to greet, to answer.
-    look
-        Called every two seconds until the answer begins; what it raises ends the waiting.
+    A request is a ``TrackerCode`` and its arguments. To connect, to greet and to answer may take
+    ``timeout_s`` each. ``look`` is called every two seconds until the answer begins; what it raises
+    ends the waiting.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         magic = struct.pack("<i", base.RPC_TRACKER_MAGIC)

@@ -51,13 +51,6 @@ class RemoteConnection:
     """A device of an RPC tracker, held until it is closed; a context manager.
 
     Every method raises CostError if what it asks for fails, or the device is lost.
-
-    Raises
-    ------
-    HostError
-        If there is no C compiler, or its code does not run on the device.
-    CostError
-        If the tracker does not answer, or gives no device within a minute.
     """
 
     def __init__(self, address: DeviceAddress) -> None:

@@ -25,20 +25,6 @@ class RemoteExecutor:
 
     Its large parameters are made-up numbers unless they are set (see
     :class:`~tvm_ios.runtime.rpc.kernels.RemoteKernels`), and so are its outputs then.
-
-    Parameters
-    ----------
-    plan, kernels
-        Plan to run, and its kernels.
-    lanes
-        Threads; as many as the plan has lanes where omitted.
-
-    Raises
-    ------
-    OptionError
-        If the device has fewer cores.
-    CostError
-        If the device is lost.
     """
 
     def __init__(

@@ -39,19 +39,8 @@ class CudnnDevice:
     """cuDNN on a GPU: lends handles, prepares calls, finds algorithms; to be closed before its GPU.
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
-
-    Parameters
-    ----------
-    library
-        cuDNN; that of this process where omitted.
-    store
-        Stored algorithms. Without a store, and with one that cannot be used, they are found
-        anew for each object of this class.
-
-    Raises
-    ------
-    HostError
-        If there is no cuDNN.
+    Without a store, and with one that cannot be used, algorithms are found anew for each object of
+    this class.
     """
 
     def __init__(
@@ -267,15 +256,7 @@ class CudnnDevice:
 
 
 class CudnnStream:
-    """cuDNN on one stream, with a handle of its own.
-
-    Raises
-    ------
-    CudaCallError
-        If cuDNN refuses.
-    HostError
-        If the model does not bring the native code along and there is no working C compiler.
-    """
+    """cuDNN on one stream, with a handle of its own."""
 
     def __init__(self, device: CudnnDevice, lane: LibraryLane) -> None:
         self._device = device

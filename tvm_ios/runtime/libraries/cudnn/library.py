@@ -87,20 +87,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 
 
 class Cudnn:
-    """Functions of a loaded cuDNN; each raises where it fails.
-
-    Parameters
-    ----------
-    library
-        A loaded libcudnn.
-    path
-        Path of the library, for messages.
-
-    Raises
-    ------
-    HostError
-        If it is older than cuDNN 9, or lacks a function.
-    """
+    """Functions of a loaded libcudnn; each raises where it fails. The path is for messages."""
 
     def __init__(self, library: ctypes.CDLL, path: str) -> None:
         self.library = library

@@ -40,21 +40,8 @@ class OnednnProcessor:
     """oneDNN on this processor: prepares calls, and finds each one's fastest number of parts.
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
-
-    Parameters
-    ----------
-    library
-        oneDNN; that of this process where omitted.
-    store
-        Stored cuts. Without a store, and with one that cannot be used, they are found anew for
-        each object of this class.
-    lanes
-        Lanes that cuts are tried on; all usable cores where omitted.
-
-    Raises
-    ------
-    HostError
-        If there is no oneDNN, or none that fits.
+    Cuts are tried on all usable cores unless ``lanes`` says how many. Without a store, and with one
+    that cannot be used, they are found anew for each object of this class.
     """
 
     def __init__(

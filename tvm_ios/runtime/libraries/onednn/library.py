@@ -82,20 +82,7 @@ class OnednnRefusalError(ExecutionError):
 
 
 class Onednn:
-    """Functions of a loaded oneDNN; each raises where it fails.
-
-    Parameters
-    ----------
-    library
-        A loaded libdnnl.
-    path
-        Path of the library, for messages.
-
-    Raises
-    ------
-    HostError
-        If it has threads of its own that cannot be held back, or lacks a function.
-    """
+    """Functions of a loaded libdnnl; each raises where it fails. The path is for messages."""
 
     def __init__(self, library: ctypes.CDLL, path: str, version: OnednnVersion) -> None:
         self.library = library

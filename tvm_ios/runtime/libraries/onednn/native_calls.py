@@ -78,17 +78,8 @@ class _NativeCall(Structure):
 class OnednnPreparedCall:
     """A call ready to be made from C, whole and in parts; keeps its native form alive.
 
-    Parameters
-    ----------
-    parts
-        Empty where the call is not cut.
-    lane
-        Lender of workspace, which splits regions and may bring the native code along.
-
-    Raises
-    ------
-    HostError
-        If the model lacks the native code and there is no working C compiler.
+    There are no parts where the call is not cut. The lane lends workspace, splits regions, and may
+    bring the native code along.
     """
 
     def __init__(

@@ -21,10 +21,7 @@ __all__ = ["description_of"]
 def description_of(call: OnednnCall, asked: Mapping[int, int]) -> tuple[str, tuple[object, ...]]:
     """The function that makes a call's descriptor, and its arguments between engine and attributes.
 
-    Parameters
-    ----------
-    asked
-        Memory descriptors by argument.
+    ``asked`` has memory descriptors by argument.
     """
     window = call.window
     if call.primitive is Primitive.PRODUCT:

@@ -116,10 +116,7 @@ class _Described:
 class PrimitiveMaker:
     """Maker of primitives that run in the thread that executes them.
 
-    Parameters
-    ----------
-    later
-        Takes functions, with their arguments, that destroy the primitives at the end.
+    ``later`` takes functions, with their arguments, that destroy the primitives at the end.
     """
 
     def __init__(self, library: Onednn, engine: int, later: Callable[..., object]) -> None:

@@ -66,10 +66,7 @@ _RUNS_ON = (
 def program_source(library: Onednn, calls: Sequence[OnednnCall]) -> str:
     """C source of the function that makes calls, and of those that prepare them.
 
-    Parameters
-    ----------
-    calls
-        Complete calls of a model's launches, in order, each as often as it is made.
+    ``calls`` are the complete ones of a model's launches, in order, each as often as it is made.
     """
     with ExitStack() as undo:
         recorded = RecordedOnednn(library)

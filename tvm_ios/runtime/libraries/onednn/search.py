@@ -46,10 +46,7 @@ def fastest_counts(
 ) -> Counts:
     """Numbers of parts with which a call is fastest on all lanes of a pool.
 
-    Parameters
-    ----------
-    ways
-        The prepared call by numbers of parts, the fewest first.
+    ``ways`` has the prepared call by numbers of parts, the fewest first.
     """
     if len(ways) == 1:
         return next(iter(ways))
@@ -80,10 +77,8 @@ def least_times_ns(
 def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
     """Numbers of parts with the best time; more parts only where they gain enough.
 
-    Parameters
-    ----------
-    channels_gain
-        Share of the time of parts by rows that parts by channels have to stay below.
+    ``channels_gain`` is the share of the time of parts by rows that parts by channels have to stay
+    below.
     """
     chosen = next(iter(best_ns))
     for counts, time_ns in best_ns.items():
