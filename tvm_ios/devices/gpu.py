@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import tvm
 
@@ -38,6 +39,7 @@ class GpuDevice:
 
     ordinal: int
     facts: DeviceFacts
+    traits: ClassVar[DeviceTraits] = GPU
 
     @classmethod
     def find(cls, arch: str, ordinal: int = 0) -> GpuDevice:
@@ -60,11 +62,6 @@ class GpuDevice:
     def target(self) -> str:
         """TVM target of the GPU's architecture."""
         return f"cuda -arch={self.facts.arch}"
-
-    @property
-    def traits(self) -> DeviceTraits:
-        """The traits of GPUs."""
-        return GPU
 
     @property
     def notes(self) -> tuple[str, ...]:

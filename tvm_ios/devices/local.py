@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from tvm_ios.devices.protocol import (
     BuiltKernels,
@@ -26,6 +27,10 @@ __all__ = ["LocalCpu", "LocalSession"]
 class LocalCpu:
     """Cores that this process may use."""
 
+    traits: ClassVar[DeviceTraits] = CPU
+    notes: ClassVar[tuple[str, ...]] = ()
+    """No lines: a report that names no device speaks of this one."""
+
     @property
     def name(self) -> str:
         """Model and instruction set of the processor."""
@@ -40,16 +45,6 @@ class LocalCpu:
     def target(self) -> str:
         """Best TVM target for the processor."""
         return host_target()
-
-    @property
-    def traits(self) -> DeviceTraits:
-        """The traits of CPUs."""
-        return CPU
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """No lines: a report that names no device speaks of this one."""
-        return ()
 
     def require_lanes(self, lanes: int | None) -> int:
         """Number of lanes; all usable cores where omitted."""

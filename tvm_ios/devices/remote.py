@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm.contrib import cc
 
@@ -48,6 +48,7 @@ class RemoteDevice:
     processor: str
     target: str
     """Best TVM target for its processor."""
+    traits: ClassVar[DeviceTraits] = CPU
 
     @property
     def name(self) -> str:
@@ -58,11 +59,6 @@ class RemoteDevice:
     def executor_digest(self) -> str:
         """Digest of the lane executor that is sent to the device."""
         return REMOTE_LANES.digest
-
-    @property
-    def traits(self) -> DeviceTraits:
-        """The traits of CPUs."""
-        return CPU
 
     @property
     def notes(self) -> tuple[str, ...]:

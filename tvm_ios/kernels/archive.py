@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import tvm
 
 from tvm_ios.errors import ModelError
 
-__all__ = ["pack_kernel", "unpack_kernel"]
+__all__ = ["import_kernels", "pack_kernel"]
 
 HOST, DEVICE = "host.o", "device"
 DEVICE_FORMATS = ("cubin", "ptx")
@@ -38,7 +39,16 @@ def pack_kernel(module: Any) -> bytes:
     return packed.getvalue()
 
 
-def unpack_kernel(archive: bytes, symbol: str) -> Any:
+def import_kernels(library: Any, archives: Mapping[str, bytes]) -> None:
+    """Import kernels, by symbol, into a model's module that declares but does not define them.
+
+    Exporting that module links all of them in one call of the C compiler.
+    """
+    for symbol, archive in archives.items():
+        library.import_module(_unpacked(archive, symbol))
+
+
+def _unpacked(archive: bytes, symbol: str) -> Any:
     """Module that TVM can link into a library, with its device code imported.
 
     ``symbol`` is the function that the object of the archive defines.

@@ -78,16 +78,14 @@ def contract_chains(
 
 def _unit(graph: OperatorGraph, chain: Sequence[int], chain_of: Sequence[int]) -> Operator:
     operators = [graph.operators[index] for index in chain]
+    before = tuple(sorted({chain_of[previous] for previous in operators[0].predecessors}))
     if len(operators) == 1:
-        only = operators[0]
-        before = {chain_of[previous] for previous in only.predecessors}
-        return replace(only, predecessors=tuple(sorted(before)))
-    before = {chain_of[previous] for previous in operators[0].predecessors}
+        return replace(operators[0], predecessors=before)
     workload = "\n".join(operator.workload for operator in operators)
     return Operator(
         name=f"{operators[0].name}..{operators[-1].name}",
         kind="chain",
-        predecessors=tuple(sorted(before)),
+        predecessors=before,
         workload=f"chain-{hashlib.sha256(workload.encode()).hexdigest()[:16]}",
         flops=sum(operator.flops for operator in operators),
         memory_bytes=sum(operator.memory_bytes for operator in operators),

@@ -246,9 +246,9 @@ class NativeListDecoder:
             )
 
 
-def make_list_decoder(problem: ListProblem, *, native: bool = True) -> ListDecoder:
-    """The decoder of a problem: compiled if allowed and possible, else plain Python."""
-    if native and _library() is not None:
+def make_list_decoder(problem: ListProblem) -> ListDecoder:
+    """The decoder of a problem: compiled if possible, else plain Python."""
+    if _library() is not None:
         return NativeListDecoder(problem)
     return PythonListDecoder(problem)
 

@@ -98,17 +98,14 @@ def find_device(tracker: str, key: str, *, cross_compiler: str | None = None) ->
     host, port = parse_tracker(tracker)
     address = DeviceAddress(host=host, port=port, key=key, cross_compiler=cross_compiler)
     with RemoteConnection(address) as connection:
-        hardware = connection.hardware()
+        cores, machine, cpuinfo = connection.cores, connection.machine, connection.cpuinfo
     with tempfile.TemporaryDirectory() as folder:
-        cpuinfo = Path(folder) / "cpuinfo"
-        cpuinfo.write_text(hardware.cpuinfo, encoding="utf-8")
+        path = Path(folder) / "cpuinfo"
+        path.write_text(cpuinfo, encoding="utf-8")
         llvm = int(tvm.target.codegen.llvm_version_major())
-        targets = target_candidates(llvm, machine=hardware.machine, cpuinfo=cpuinfo)
-        named = "model name" in hardware.cpuinfo
-        processor = processor_name(cpuinfo) if named else hardware.machine
-    return RemoteDevice(
-        address=address, cores=hardware.cores, processor=processor, target=targets[0]
-    )
+        targets = target_candidates(llvm, machine=machine, cpuinfo=path)
+        processor = processor_name(path) if "model name" in cpuinfo else machine
+    return RemoteDevice(address=address, cores=cores, processor=processor, target=targets[0])
 
 
 def require_device(options: DeviceOptions) -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.runtime.cuda import driver as cuda_driver
-from tvm_ios.runtime.cuda.driver import CudaDriver, call_failed, load_driver, next_step
+from tvm_ios.runtime.cuda.driver import (
+    CudaDriver,
+    call_failed,
+    is_of_capture,
+    load_driver,
+    next_step,
+)
 
 
 def test_no_driver_is_one_clear_error(monkeypatch):
@@ -32,7 +38,7 @@ def test_an_error_says_who_what_why_and_what_next():
         "operator 'a': cuLaunchKernel failed: CUDA_ERROR_NO_BINARY_FOR_GPU (no image); compile "
         "for this GPU: target='cuda -arch=sm_XY' with its compute capability X.Y"
     )
-    assert not error.is_of_capture
+    assert not is_of_capture(error)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ class KernelLibrary:
                 "export the model again, or set TMPDIR to a folder that code may be loaded from"
             ) from error
         self.runtime = runtime or NativeRuntime(library)
-        self._library = library
+        self.code = library
+        """The loaded file, in which symbols of native code are looked up."""
         self._packed: dict[str, tvm.runtime.PackedFunc] = {}
         self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
         _unload_after(self if runtime else self.runtime, library)
@@ -48,8 +49,8 @@ class KernelLibrary:
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of this name, by address; ArtifactError if there is none."""
-        if symbol_in(self._library, name) is not None:
-            return Kernel(address_of(self._library, name), serial=self._serial)
+        if symbol_in(self.code, name) is not None:
+            return Kernel(address_of(self.code, name), serial=self._serial)
         # A kernel that no symbol names (of an imported module) is called through a packed function.
         function = self._packed.setdefault(name, self.function(name))
         self.runtime.set_func_call(TvmFunction.CALL_PACKED.address)
@@ -67,20 +68,15 @@ class KernelLibrary:
             "together, export the model again"
         )
 
-    @property
-    def code(self) -> ctypes.CDLL:
-        """The loaded file, in which symbols of native code are looked up."""
-        return self._library
-
     def redirect(self, function: TvmFunction, address: int) -> None:
         """Let the kernels call another function in place of one of TVM's."""
-        slot = function.slot_in(self._library)
+        slot = function.slot_in(self.code)
         if slot is not None:
             slot.value = address
 
     def _install_hook(self) -> None:
         """Send parallel regions to our lanes."""
-        slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self._library)
+        slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self.code)
         if slot is not None:  # None where no kernel opens a parallel region
             self.runtime.hook(ctypes.addressof(slot), TvmFunction.PARALLEL_LAUNCH.address)
 

@@ -59,7 +59,8 @@ class MultiStreamGraphModule(PlanModule):
         with ExitStack() as undo:
             libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
             plan = libraries.complete(plan)
-            calls = undo.enter_context(LaunchCalls(libraries))
+            calls = LaunchCalls(libraries)
+            undo.callback(calls.close)
             self._lane_executor = LaneExecutor(
                 plan, library, memory, lanes=lanes, options=options, calls=calls
             )

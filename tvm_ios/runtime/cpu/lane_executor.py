@@ -52,6 +52,8 @@ class LaneExecutor:
             options,
             get_last_error=TvmFunction.LAST_ERROR.address,
         )
+        self.lanes = self._pool.lanes
+        """Number of threads, the caller's included."""
         self._calls = calls
         kernels = [self._kernel(*launch) for launch in enumerate(plan.launches)]
         self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
@@ -60,11 +62,6 @@ class LaneExecutor:
         self._poison = poison_data(plan, memory.table) if poison else None
         self._poisoned = memory.arrays if poison else ()  # it names their bytes for good
         self._program = self._make_program(None)
-
-    @property
-    def lanes(self) -> int:
-        """Number of threads, the caller's included."""
-        return self._pool.lanes
 
     def run(self) -> None:
         """Run every launch once."""

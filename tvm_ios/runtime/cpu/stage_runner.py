@@ -224,16 +224,16 @@ class LocalStageLanes(LanePool):
         memory, addresses = _allocate(plan)
         table = TensorTable(plan, addresses)
         _fill_tensors(plan, table, params)
-        return _prepared(plan, library, table, kept=memory)
+        return _prepared(plan, library=library, table=table, kept=memory)
 
 
 def _prepared(
     plan: ExecutionPlan,
+    libraries: OpenLibraries | None = None,
+    *,
     library: KernelLibrary,
     table: TensorTable,
-    *,
     kept: object,
-    libraries: OpenLibraries | None = None,
 ) -> StageCalls:
     """The calls of a plan over a table of tensors."""
     calls = None if libraries is None else LaunchCalls(libraries)
@@ -244,16 +244,12 @@ def _prepared(
         for position, launch in enumerate(plan.launches)
     ]
     whole = [kernel.on_one_lane(True) for kernel in kernels]
-
-    def extended(plan: ExecutionPlan, libraries: OpenLibraries) -> StageCalls:
-        return _prepared(plan, library, table, kept=kept, libraries=libraries)
-
     return StageCalls(
         PreparedLaunches(plan.launches, kernels, table),
         PreparedLaunches(plan.launches, whole, table),
         kept=(library, kept),
         calls=calls,
-        extend=extended,
+        extend=partial(_prepared, library=library, table=table, kept=kept),
     )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "CudaCallError",
     "CudaDriver",
     "call_failed",
+    "is_of_capture",
     "load_driver",
     "next_step",
 ]
@@ -113,10 +114,10 @@ class CudaCallError(ExecutionError):
         self.call = call
         self.name = name
 
-    @property
-    def is_of_capture(self) -> bool:
-        """True if a function was called that a capture does not allow."""
-        return self.name.startswith(_CAPTURE_ERROR)
+
+def is_of_capture(error: ExecutionError) -> bool:
+    """True if an error says that a function was called that a capture does not allow."""
+    return isinstance(error, CudaCallError) and error.name.startswith(_CAPTURE_ERROR)
 
 
 def next_step(name: str) -> str:

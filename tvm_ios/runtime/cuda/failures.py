@@ -6,7 +6,7 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.base.tvm_abi import last_error_text
-from tvm_ios.runtime.cuda.driver import CudaCallError, CudaDriver, call_failed
+from tvm_ios.runtime.cuda.driver import CudaDriver, call_failed, is_of_capture
 from tvm_ios.runtime.cuda.errors import read_tvm_error
 from tvm_ios.runtime.cuda.native_streams import (
     BEGIN_CAPTURE,
@@ -16,7 +16,7 @@ from tvm_ios.runtime.cuda.native_streams import (
 )
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls
 
-__all__ = ["explain", "is_of_capture"]
+__all__ = ["explain"]
 
 CAPTURE_INVALIDATED = 901
 """``CUDA_ERROR_STREAM_CAPTURE_INVALIDATED``: how a capture with a forbidden call ends."""
@@ -55,11 +55,6 @@ def explain(
     if outcome.end_status == CAPTURE_INVALIDATED and not is_of_capture(error):
         return driver.failed("a call inside it", CAPTURE_INVALIDATED, where)
     return error
-
-
-def is_of_capture(error: ExecutionError) -> bool:
-    """True if an error says that a function was called that a capture does not allow."""
-    return isinstance(error, CudaCallError) and error.is_of_capture
 
 
 def _where(plan: ExecutionPlan, step: Step) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 
 import tvm
 
@@ -20,7 +20,8 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
-from tvm_ios.runtime.cuda.failures import explain, is_of_capture
+from tvm_ios.runtime.cuda.driver import is_of_capture
+from tvm_ios.runtime.cuda.failures import explain
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.native_streams import (
     NO_STEP,
@@ -126,7 +127,7 @@ class CudaStreamExecutor:
 
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
         """The launches of the last of several runs with an event around each, by start time."""
-        program, driver = self._timed_program, self.device.driver
+        program, driver = with_timing(self.program), self.device.driver
         with self.lock:
             caller = self.begin()
             with CudaHandles(self.device) as handles:
@@ -177,10 +178,6 @@ class CudaStreamExecutor:
                 self._closed = True
                 self.device.settle()
                 self._handles.close()
-
-    @cached_property
-    def _timed_program(self) -> StreamProgram:
-        return with_timing(self.program)
 
     def _repeat(self, number: int, caller: int) -> None:
         for _ in range(number):

@@ -144,12 +144,6 @@ class LaunchCalls:
         for call in self._calls.values():
             call.constants_changed()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Give back all memory of the calls, which must not be made any more."""
         self._lanes.clear()

@@ -11,7 +11,6 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 from tvm_ios.support.c_compiler import compile_shared
 
-__all__ = ["RemoteConnection", "RemoteHardware", "pack_rows"]
+__all__ = ["RemoteConnection", "pack_rows"]
 
 CALL_LIMIT_S = 60
 """Seconds of processor time of one call, after which the session on the device ends."""
@@ -33,18 +32,6 @@ IDLE_LIMIT_S = 1800
 TEXT_BYTES = 8192
 WRITE_BYTES = 1 << 22
 """Bytes of a piece in which memory is written; none takes long on a slow network."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteHardware:
-    """Hardware of a device, as its server reports it."""
-
-    cores: int
-    """Number of cores that the device's server may use."""
-    machine: str
-    """Architecture, as ``uname -m`` gives it."""
-    cpuinfo: str
-    """First part of the device's ``/proc/cpuinfo``."""
 
 
 class RemoteConnection:
@@ -117,11 +104,6 @@ class RemoteConnection:
             unused, self._unused = self._unused, []
             self.call("free", pack_rows(number for pair in unused for number in pair))
 
-    def hardware(self) -> RemoteHardware:
-        """The hardware of the device."""
-        cores, _, machine, cpuinfo = self._describe()
-        return RemoteHardware(cores=int(cores), machine=machine, cpuinfo=cpuinfo)
-
     def close(self) -> None:
         """Give the device back; may be called twice."""
         session, self._session = self._session, None
@@ -152,11 +134,11 @@ class RemoteConnection:
                 "processor (DeviceOptions.cross_compiler)"
             ) from error
         self.call("limits", CALL_LIMIT_S, IDLE_LIMIT_S)
-        cores, launch_bytes, _, _ = self._describe()
+        cores, launch_bytes, machine, cpuinfo = self.text("describe").split("\n", 3)
         self.cores, self.launch_bytes = int(cores), int(launch_bytes)
-
-    def _describe(self) -> list[str]:
-        return self.text("describe").split("\n", 3)
+        """Number of cores that the device's server may use, and bytes of a prepared call."""
+        self.machine, self.cpuinfo = machine, cpuinfo
+        """Architecture, as ``uname -m`` gives it, and first part of ``/proc/cpuinfo``."""
 
     def _receive(self, size_bytes: int, name: str, *arguments: Any) -> bytes:
         with self._explained():

@@ -32,14 +32,9 @@ class RemoteLanes:
         options = LaneOptions()
         lanes = require_lanes(lanes, connection.cores, f"{connection.address.as_text()} has")
         self.connection = connection
-        self._lanes = lanes
+        self.lanes = lanes
         self._pool = connection.call("pool", lanes, options.tasks_per_lane, options.spin_us * 1000)
         self._closed = False
-
-    @property
-    def lanes(self) -> int:
-        """Number of lanes."""
-        return self._lanes
 
     def program(
         self,
@@ -55,8 +50,8 @@ class RemoteLanes:
         self.connection.free()
         launches, rows = join_rows(groups, "Q")
         edges, edge_rows = join_rows(successors, "i")
-        lanes = (home % self._lanes for home in homes)
-        counts = (len(groups), len(launches), len(edges), self._lanes)
+        lanes = (home % self.lanes for home in homes)
+        counts = (len(groups), len(launches), len(edges), self.lanes)
         numbers = chain(counts, launches, rows, edge_rows, lanes, edges)
         return RemoteProgram(
             self.connection, int(self.connection.call("program", pack_rows(numbers)))

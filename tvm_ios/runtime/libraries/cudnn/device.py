@@ -17,7 +17,7 @@ from tvm_ios.runtime.libraries.cudnn.convolution import (
     CudnnConvolution,
 )
 from tvm_ios.runtime.libraries.cudnn.descriptors import Descriptors, describe
-from tvm_ios.runtime.libraries.cudnn.library import Cudnn, load_cudnn
+from tvm_ios.runtime.libraries.cudnn.library import load_cudnn
 from tvm_ios.runtime.libraries.cudnn.native_calls import (
     CALLS_SOURCE,
     CUDNN_CALLS,
@@ -43,14 +43,8 @@ class CudnnDevice:
     this class.
     """
 
-    def __init__(
-        self,
-        device: CudaDevice,
-        *,
-        library: Cudnn | None = None,
-        store: FactStore | None = None,
-    ) -> None:
-        self.library = library or load_cudnn()
+    def __init__(self, device: CudaDevice, *, store: FactStore | None) -> None:
+        self.library = load_cudnn()
         self._device = device
         self._store = store
         self._handles = CudaHandles(device)
