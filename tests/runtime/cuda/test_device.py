@@ -17,7 +17,7 @@ class _Driver:
     def integer(self, name, *_):
         return 1 if name == "cuDeviceGetCount" else 0
 
-    def handle(self, *_):
+    def make(self, *_):
         return 1
 
     def call(self, name, *_, **__):

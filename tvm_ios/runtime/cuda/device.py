@@ -80,7 +80,7 @@ class CudaDevice:
         self.alone = _ALONE.setdefault(ordinal, threading.RLock())
         """Lock for captures and for waits for all work: CUDA forbids that wait during a
         capture, and spoils the capture. Taken last: its holder waits for no other lock."""
-        self._context: int | None = self.driver.handle("cuDevicePrimaryCtxRetain", self._device)
+        self._context: int | None = self.driver.make("cuDevicePrimaryCtxRetain", self._device)
 
     def __enter__(self) -> Self:
         return self
@@ -172,7 +172,7 @@ class CudaHandles:
 
     def make(self, function: str, *arguments: int, undo: str, where: str = "") -> int:
         """Handle that one function of the driver makes and another destroys."""
-        handle = self._device.driver.handle(function, *arguments, where=where)
+        handle = self._device.driver.make(function, *arguments, where=where)
         self.later(self._device.driver.call, undo, handle)
         return handle
 

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.runtime.base.status_library import StatusLibrary
 
 __all__ = [
     "CudaCallError",
@@ -134,53 +135,28 @@ def call_failed(call: str, *, name: str, text: str, where: str = "") -> CudaCall
     return CudaCallError(message, call=call, name=name)
 
 
-class CudaDriver:
+class CudaDriver(StatusLibrary):
     """The functions of a loaded libcuda; each raises where it fails."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
-        self._functions: dict[str, Any] = {}
-        for name, arguments in _FUNCTIONS.items():
-            try:
-                function = library[name]  # indexing gives a function object of its own
-            except AttributeError:
-                raise HostError(
-                    f"the CUDA driver has no {name}: it is older than CUDA 12, or stands in for "
-                    "one; install NVIDIA's driver for CUDA 12 or newer (nvidia-smi shows it)"
-                ) from None
-            function.restype, function.argtypes = c_int, list(arguments)
-            self._functions[name] = function
-
-    def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of the driver, such as ``cuMemAlloc_v2``; ``where`` is for messages."""
-        code = self._functions[name](*arguments)
-        if code:
-            raise self.failed(name, code, where)
-
-    def status(self, name: str, *arguments: Any) -> int:
-        """The status that a function of the driver returns; 0 is success."""
-        return int(self._functions[name](*arguments))
+        super().__init__(library, _FUNCTIONS)
 
     def failed(self, call: str, code: int, where: str = "") -> CudaCallError:
         """The error of a call that returned `code`."""
         name, text = self._text("cuGetErrorName", code), self._text("cuGetErrorString", code)
         return call_failed(call, name=name, text=text, where=where)
 
-    def address(self, name: str) -> int:
-        """The address of a function, for native code."""
-        return ctypes.cast(self._functions[name], c_void_p).value or 0
-
-    def handle(self, name: str, *arguments: Any, where: str = "") -> int:
-        """Handle that a function writes to its first argument."""
-        made = c_void_p()
-        self.call(name, ctypes.byref(made), *arguments, where=where)
-        return made.value or 0
-
     def integer(self, name: str, *arguments: Any, type_: Any = c_int) -> int:
         """The number that a function writes to its first argument."""
         number = type_()
         self.call(name, ctypes.byref(number), *arguments)
         return int(number.value)
+
+    def _lacking(self, name: str) -> str:
+        return (
+            f"the CUDA driver has no {name}: it is older than CUDA 12, or stands in for "
+            "one; install NVIDIA's driver for CUDA 12 or newer (nvidia-smi shows it)"
+        )
 
     def _text(self, function: str, code: int) -> str:
         text = c_char_p()

@@ -69,7 +69,7 @@ def describe(
     dtype = DataType[convolution.dtype]
 
     def make(kind: str) -> int:
-        handle = library.handle(f"cudnnCreate{kind}Descriptor", where)
+        handle = library.make(f"cudnnCreate{kind}Descriptor", where=where)
         later(library.call, f"cudnnDestroy{kind}Descriptor", handle)
         return handle
 

@@ -244,7 +244,7 @@ class CudnnDevice:
 
     def _make_handle(self) -> int:
         self._device.activate()
-        handle = self.library.handle("cudnnCreate", "a stream of a model")
+        handle = self.library.make("cudnnCreate", where="a stream of a model")
         self._handles.later(self.library.call, "cudnnDestroy", handle)
         return handle
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.base.status_library import StatusLibrary
 from tvm_ios.runtime.cuda.driver import CudaCallError
 from tvm_ios.support.extras import install_command
 
@@ -86,25 +87,17 @@ _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 )
 
 
-class Cudnn:
+class Cudnn(StatusLibrary):
     """Functions of a loaded libcudnn; each raises where it fails. The path is for messages."""
 
     def __init__(self, library: ctypes.CDLL, path: str) -> None:
-        self.library = library
         self.path = path
         self._text = library["cudnnGetErrorString"]
         self._text.restype, self._text.argtypes = c_char_p, [c_int]
         version = library["cudnnGetVersion"]
         version.restype = c_size_t
         self.version = int(version())
-        self._functions: dict[str, Any] = {}
-        for name, arguments in _FUNCTIONS.items():
-            try:
-                function = library[name]
-            except AttributeError:
-                raise HostError(self._unfit(f"it has no {name}")) from None
-            function.restype, function.argtypes = c_int, list(arguments)
-            self._functions[name] = function
+        super().__init__(library, _FUNCTIONS)
         if self.version < OLDEST_VERSION:
             raise HostError(self._unfit("cuDNN 9 is needed"))
 
@@ -112,26 +105,6 @@ class Cudnn:
     def version_text(self) -> str:
         """The version, such as ``9.10.2``."""
         return cudnn_version_text(self.version)
-
-    def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of cuDNN; ``where`` is the operator or purpose, for the message."""
-        code = self._functions[name](*arguments)
-        if code:
-            raise self.failed(name, code, where)
-
-    def status(self, name: str, *arguments: Any) -> int:
-        """The status that a function returns; 0 is success."""
-        return int(self._functions[name](*arguments))
-
-    def handle(self, name: str, where: str = "") -> int:
-        """Handle that a function writes to its only argument."""
-        made = c_void_p()
-        self.call(name, ctypes.byref(made), where=where)
-        return made.value or 0
-
-    def address(self, name: str) -> int:
-        """The address of a function, for native code."""
-        return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def failed(self, call: str, code: int, where: str = "") -> CudaCallError:
         """The error of a call that returned `code`."""
@@ -143,6 +116,9 @@ class Cudnn:
             call=call,
             name=name,
         )
+
+    def _lacking(self, name: str) -> str:
+        return self._unfit(f"it has no {name}")
 
     def _unfit(self, reason: str) -> str:
         return (

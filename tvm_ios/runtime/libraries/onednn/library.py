@@ -19,6 +19,7 @@ from tvm_ios.core.onednn_files import (
     find_onednn,
 )
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.runtime.base.status_library import StatusLibrary
 from tvm_ios.runtime.libraries.onednn.numbers import QUERY_NAME
 from tvm_ios.support.extras import install_command
 
@@ -81,21 +82,13 @@ class OnednnRefusalError(ExecutionError):
     """A request that oneDNN has no implementation for."""
 
 
-class Onednn:
+class Onednn(StatusLibrary):
     """Functions of a loaded libdnnl; each raises where it fails. The path is for messages."""
 
     def __init__(self, library: ctypes.CDLL, path: str, version: OnednnVersion) -> None:
-        self.library = library
         self.path = path
         self.version = version
-        self._functions: dict[str, Any] = {}
-        for name, arguments in _FUNCTIONS.items():
-            try:
-                function = library[name]
-            except AttributeError:
-                raise HostError(self._unfit(f"it has no {name}")) from None
-            function.restype, function.argtypes = c_int, list(arguments)
-            self._functions[name] = function
+        super().__init__(library, _FUNCTIONS)
         self._size = library["dnnl_memory_desc_get_size"]
         self._size.restype, self._size.argtypes = c_size_t, [c_void_p]
         self._equal = library["dnnl_memory_desc_equal"]
@@ -119,18 +112,6 @@ class Onednn:
         """Version, instruction sets and rules of choice, which decide the time of a call."""
         return f"{self.version.text}-{self.isa}-{_CHOICE}"
 
-    def call(self, name: str, *arguments: Any, where: str = "") -> None:
-        """Call a function of oneDNN; ``where`` is the operator or purpose, for the message."""
-        code = self._functions[name](*arguments)
-        if code:
-            raise self.failed(name, code, where)
-
-    def make(self, name: str, *arguments: Any, where: str = "") -> int:
-        """Handle that a function writes to its first argument."""
-        made = c_void_p()
-        self.call(name, ctypes.byref(made), *arguments, where=where)
-        return made.value or 0
-
     def prototype(self, name: str) -> tuple[Any, ...]:
         """Types (of ctypes) of a function's arguments."""
         return _FUNCTIONS[name]
@@ -152,10 +133,6 @@ class Onednn:
         name = c_char_p()
         self.call("dnnl_primitive_desc_query", primitive, QUERY_NAME, 0, ctypes.byref(name))
         return (name.value or b"").decode(errors="replace")
-
-    def address(self, name: str) -> int:
-        """The address of a function, for native code."""
-        return ctypes.cast(self._functions[name], c_void_p).value or 0
 
     def failed(self, call: str, code: int, where: str = "") -> ExecutionError:
         """The error of a call that returned `code`."""
@@ -194,6 +171,9 @@ class Onednn:
             raise HostError(self._unfit("its OpenMP cannot be held to one thread")) from None
         get.restype, set_.restype, set_.argtypes = c_int, None, [c_int]
         return get, set_
+
+    def _lacking(self, name: str) -> str:
+        return self._unfit(f"it has no {name}")
 
     def _unfit(self, reason: str) -> str:
         return (
