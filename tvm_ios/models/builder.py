@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Self
 
 from tvm import relay
@@ -57,12 +58,6 @@ class NetworkBuilder:
 
     Parameters
     ----------
-    batch_size
-        Images in the input.
-    channels, height, width
-        Shape of one image.
-    seed
-        Seed of the weights; equal seeds and equal calls give equal weights.
     gain
         Largest weight times the root of the number of inputs of an output. With 1 the signal
         shrinks layer by layer, as in the published benchmark; :data:`KEEPS_SIGNAL` keeps it.
@@ -120,18 +115,30 @@ class NetworkBuilder:
         padding: tuple[int, int] = (0, 0),
         groups: int = 1,
         activation: Activation = Activation.RELU,
+        part: str = "",
     ) -> Tensor:
-        """Convolution and bias, then the activation."""
-        output = self._convolve(
-            unit,
-            operand,
-            out_channels,
-            kernel=kernel,
-            stride=stride,
+        """Convolution and bias, then the activation; ``part`` goes into the names of weights."""
+        height = self._extent(unit, operand.height, kernel[0], stride, padding[0])
+        width = self._extent(unit, operand.width, kernel[1], stride, padding[1])
+        in_channels = operand.channels // groups
+        inputs = kernel[0] * kernel[1] * in_channels
+        weight = self._weights.draw(
+            f"{unit}.{part}weight",
+            (out_channels, in_channels, *kernel),
+            self._gain / math.sqrt(inputs),
+        )
+        bias = self._bias(f"{unit}.{part}".removesuffix("."), out_channels, inputs)
+        convolved = relay.nn.conv2d(
+            operand.expr,
+            weight,
+            strides=(stride, stride),
             padding=padding,
             groups=groups,
+            channels=out_channels,
+            kernel_size=kernel,
         )
-        return self._activate(unit, output, activation)
+        biased = named(unit, relay.nn.bias_add(named(unit, convolved), bias))
+        return self._activate(unit, Tensor(biased, out_channels, height, width), activation)
 
     def transposed_convolution(self, unit: str, operand: Tensor, out_channels: int) -> Tensor:
         """Transposed 2x2 convolution of stride 2 and bias: doubles height and width."""
@@ -188,7 +195,9 @@ class NetworkBuilder:
     ) -> Tensor:
         """The paper's ReluConv: a rectifier, then a 1x1 convolution and bias."""
         activated = self._activate(unit, operand, Activation.RELU)
-        return self._convolve(unit, activated, out_channels, stride=stride)
+        return self.convolution(
+            unit, activated, out_channels, stride=stride, activation=Activation.NONE
+        )
 
     def relu_separable_convolution(
         self,
@@ -201,17 +210,20 @@ class NetworkBuilder:
     ) -> Tensor:
         """The paper's ReluSepConv over a sum: rectifier, depthwise kxk, pointwise 1x1."""
         activated = self._activate(unit, self._sum(unit, operands), Activation.RELU)
-        depthwise = self._convolve(
+        depthwise = self.convolution(
             unit,
             activated,
             activated.channels,
-            part="depthwise.",
             kernel=(kernel, kernel),
             stride=stride,
             padding=(kernel // 2, kernel // 2),
             groups=activated.channels,
+            activation=Activation.NONE,
+            part="depthwise.",
         )
-        return self._convolve(unit, depthwise, out_channels, part="pointwise.")
+        return self.convolution(
+            unit, depthwise, out_channels, activation=Activation.NONE, part="pointwise."
+        )
 
     def pool(
         self,
@@ -229,23 +241,16 @@ class NetworkBuilder:
             self._extent(unit, size, kernel, stride, padding, round_up=round_up)
             for size in (operand.height, operand.width)
         )
-        if pooling is Pooling.MAX:
-            call = relay.nn.max_pool2d(
-                operand.expr,
-                (kernel, kernel),
-                (stride, stride),
-                padding=(padding, padding),
-                ceil_mode=round_up,
-            )
-        else:
-            call = relay.nn.avg_pool2d(
-                operand.expr,
-                (kernel, kernel),
-                (stride, stride),
-                padding=(padding, padding),
-                ceil_mode=round_up,
-                count_include_pad=True,
-            )
+        make = relay.nn.max_pool2d
+        if pooling is Pooling.AVERAGE:
+            make = partial(relay.nn.avg_pool2d, count_include_pad=True)
+        call = make(
+            operand.expr,
+            (kernel, kernel),
+            (stride, stride),
+            padding=(padding, padding),
+            ceil_mode=round_up,
+        )
         return Tensor(named(unit, call), operand.channels, height, width)
 
     def global_average(self, unit: str, operand: Tensor) -> Tensor:
@@ -276,40 +281,6 @@ class NetworkBuilder:
     def _activate(self, unit: str, operand: Tensor, activation: Activation) -> Tensor:
         expr = activated(unit, operand.expr, activation)
         return Tensor(expr, operand.channels, operand.height, operand.width)
-
-    def _convolve(
-        self,
-        unit: str,
-        operand: Tensor,
-        out_channels: int,
-        *,
-        part: str = "",
-        kernel: tuple[int, int] = (1, 1),
-        stride: int = 1,
-        padding: tuple[int, int] = (0, 0),
-        groups: int = 1,
-    ) -> Tensor:
-        height = self._extent(unit, operand.height, kernel[0], stride, padding[0])
-        width = self._extent(unit, operand.width, kernel[1], stride, padding[1])
-        in_channels = operand.channels // groups
-        inputs = kernel[0] * kernel[1] * in_channels
-        weight = self._weights.draw(
-            f"{unit}.{part}weight",
-            (out_channels, in_channels, *kernel),
-            self._gain / math.sqrt(inputs),
-        )
-        bias = self._bias(f"{unit}.{part}".removesuffix("."), out_channels, inputs)
-        convolved = relay.nn.conv2d(
-            operand.expr,
-            weight,
-            strides=(stride, stride),
-            padding=padding,
-            groups=groups,
-            channels=out_channels,
-            kernel_size=kernel,
-        )
-        biased = relay.nn.bias_add(named(unit, convolved), bias)
-        return Tensor(named(unit, biased), out_channels, height, width)
 
     def _bias(self, name: str, size: int, inputs: int) -> relay.Var:
         return self._weights.draw(f"{name}.bias", (size,), 1 / math.sqrt(inputs))
