@@ -19,23 +19,10 @@ _FEATURES, _HEADS, _WIDE = 768, 12, 3072
 def bert_base(
     *, batch_size: int = 1, sequence: int = 128, layers: int = 12, seed: int = 0
 ) -> Network:
-    """BERT-base without the pooler.
+    """BERT-base without the pooler; 12 encoder layers are published.
 
-    Parameters
-    ----------
-    batch_size
-        Sequences in the input.
-    sequence
-        Tokens of each sequence; numbers below 30522, int64.
-    layers
-        Encoder layers; 12 are published.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, sequence)`` to ``(batch_size, sequence, 768)``, float32.
+    ``main`` maps ``sequence`` tokens, numbers below 30522 in an int64 tensor of
+    ``(batch_size, sequence)``, to ``(batch_size, sequence, 768)``.
     """
     net = TransformerBuilder(batch_size=batch_size, sequence=sequence, seed=seed)
     value = net.normalise("embeddings.norm", net.embed("embeddings", _VOCABULARY, _FEATURES))

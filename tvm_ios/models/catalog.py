@@ -26,10 +26,26 @@ __all__ = ["MODEL_NAMES", "NetworkFactory", "by_name"]
 
 
 class NetworkFactory(Protocol):
-    """Function that builds a network; it may have further options."""
+    """Function that builds a network.
+
+    It may have further options: ``image_size`` is height and width of the NCHW images, in pixels.
+    """
 
     def __call__(self, *, batch_size: int = 1, seed: int = 0) -> Network:
-        """Network and its weights."""
+        """Network and its weights, float32.
+
+        Parameters
+        ----------
+        batch_size
+            Number of images, or of sequences, clips or codes, in the input.
+        seed
+            Seed of the weights; equal arguments give equal weights.
+
+        Raises
+        ------
+        OptionError
+            If a size or a count is too small, or does not fit the others.
+        """
         ...
 
 
@@ -60,10 +76,7 @@ MODEL_NAMES = tuple(_FACTORIES)
 def by_name(name: str) -> NetworkFactory:
     """Function that builds a network; ``nasnet_small_c44`` has 44 filters at 28x28.
 
-    Parameters
-    ----------
-    name
-        Name out of :data:`MODEL_NAMES`, with underscores or hyphens.
+    The name is one of :data:`MODEL_NAMES`, with underscores or hyphens.
 
     Raises
     ------

@@ -48,21 +48,9 @@ _BLOCKS = (
 
 
 def googlenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
-    """GoogLeNet with its classifier.
+    """GoogLeNet with its classifier, for images of at least 15 pixels.
 
-    Parameters
-    ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input, at least 15 pixels; published is 224.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
     """
     net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = net.convolution("conv1", net.input, 64, kernel=(7, 7), stride=2, padding=(3, 3))

@@ -15,21 +15,9 @@ __all__ = ["inception_v3"]
 
 
 def inception_v3(*, batch_size: int = 1, image_size: int = 299, seed: int = 0) -> Network:
-    """Inception V3 without the classifier.
+    """Inception V3 without the classifier, for images of at least 75 pixels.
 
-    Parameters
-    ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input, at least 75 pixels; the paper uses 299.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 2048, 1, 1)``.
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 2048, 1, 1)``.
     """
     net = NetworkBuilder(
         batch_size=batch_size, channels=3, height=image_size, width=image_size, seed=seed

@@ -32,19 +32,7 @@ class _Residual:
 def mobilenet_v2(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
     """MobileNetV2 with its classifier, width 1.
 
-    Parameters
-    ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input; published is 224.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000)``.
     """
     net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _stem(net, 32, Activation.RELU6)
@@ -95,10 +83,7 @@ _LARGE = (
 
 
 def mobilenet_v3_large(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
-    """MobileNetV3-Large with its classifier, width 1.
-
-    Arguments, result and errors are those of :func:`mobilenet_v2`.
-    """
+    """MobileNetV3-Large with its classifier, width 1; shapes as of :func:`mobilenet_v2`."""
     net = NetworkBuilder.of_images(batch_size=batch_size, image_size=image_size, seed=seed)
     value = _stem(net, 16, Activation.HARD_SWISH)
     for number, residual in enumerate(_LARGE, start=1):

@@ -39,31 +39,15 @@ def nasnet_large(
 ) -> Network:
     """NASNet-A Large, "6@4032", without the classifier.
 
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to
+    ``(batch_size, 20 * filters, 1, 1)``.
+
     Parameters
     ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input, at least 3 pixels; the paper uses 331.
-    stem_channels
-        Channels of the stem convolution.
     filters
         Filters of the first group of cells, a multiple of 4; they double in each of three groups.
     normal_cells
         Normal cells in each group, after its first cell.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to
-        ``(batch_size, 20 * filters, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch is empty, the image too small, or a number of filters or cells unfit.
     """
     if filters < 4 or filters % 4 or normal_cells < 1:
         raise OptionError(
@@ -96,29 +80,14 @@ def nasnet_small(
 ) -> Network:
     """A stem convolution and normal cells: many small operators, where scheduling pays.
 
+    ``main`` maps ``(batch_size, 3, 2 * size, 2 * size)`` to ``(batch_size, 5 * filters, 1, 1)``.
+
     Parameters
     ----------
-    batch_size
-        Images in the input.
     filters
         Filters of every cell (24 at size 14 is the smallest of the benchmarks, 44 at 28 the next).
     size
         Height and width inside the cells; the image is twice as large.
-    num_cells
-        Normal cells, at least 1.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, 2 * size, 2 * size)`` to
-        ``(batch_size, 5 * filters, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If a size or a count is not positive.
     """
     if filters < 1 or num_cells < 1:
         raise OptionError(

@@ -32,28 +32,14 @@ def randwire(
 ) -> Network:
     """The "large" RandWire of the IOS paper: four random stages of 16, 32, 32 and 32 nodes.
 
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1280, 1, 1)``.
+
     Parameters
     ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input; the paper uses 224.
     channels
-        Channels of the first random stage; each later stage has twice as many.
+        Channels of the first random stage, an even number; each later stage has twice as many.
     wirings
         Edges of the random stages; None generates WS(4, 0.75) graphs from ``seed``.
-    seed
-        Seeds the weights, and the wirings if none are given.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1280, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch is empty, the image too small or ``channels`` odd.
     """
     if channels < 2 or channels % 2:
         raise OptionError(
@@ -88,30 +74,16 @@ def randwire_small(
 ) -> Network:
     """Network with one random stage of small operators, where scheduling pays most.
 
+    ``main`` maps ``(batch_size, 3, 4 * size, 4 * size)`` to ``(batch_size, channels, 1, 1)``.
+
     Parameters
     ----------
-    batch_size
-        Images in the input.
     channels
-        Channels of every node.
+        Channels of every node, an even number.
     size
         Height and width of every node; the image is four times as large.
-    num_nodes
-        Nodes of the generated WS(4, 0.75) graph; not read if ``wiring`` is given.
     wiring
-        Edges of the stage; None generates them from ``seed``.
-    seed
-        Seeds the weights, and the wiring if none is given.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, 4 * size, 4 * size)`` to ``(batch_size, channels, 1, 1)``.
-
-    Raises
-    ------
-    OptionError
-        If a size is not positive, ``channels`` odd, or there are too few nodes for a wiring.
+        Edges of the stage; None generates a WS(4, 0.75) graph of ``num_nodes`` from ``seed``.
     """
     if channels < 2 or channels % 2:
         raise OptionError(

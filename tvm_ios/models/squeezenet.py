@@ -36,21 +36,9 @@ _FIRES = (
 
 
 def squeezenet(*, batch_size: int = 1, image_size: int = 224, seed: int = 0) -> Network:
-    """SqueezeNet with complex bypass.
+    """SqueezeNet with complex bypass, for images of at least 29 pixels.
 
-    Parameters
-    ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input, at least 29 pixels; the paper uses 224.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000, 1, 1)``.
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to ``(batch_size, 1000, 1, 1)``.
     """
     net = NetworkBuilder(
         batch_size=batch_size, channels=3, height=image_size, width=image_size, seed=seed

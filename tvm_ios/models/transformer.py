@@ -32,19 +32,10 @@ class Rows:
 class TransformerBuilder:
     """Builder that emits units in program order; each method but :meth:`finish` emits one.
 
-    Parameters
-    ----------
-    batch_size
-        Sequences in the input.
-    sequence
-        Tokens of each sequence.
-    seed
-        Seed of the weights; equal seeds and equal calls give equal weights.
-
     Raises
     ------
     OptionError
-        If a size is not positive.
+        If there is no sequence, or no token in each.
     """
 
     def __init__(self, *, batch_size: int, sequence: int, seed: int) -> None:

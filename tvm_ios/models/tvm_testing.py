@@ -28,24 +28,11 @@ _SMALLEST_IMAGE = 33
 def dcgan(*, batch_size: int = 1, features: int = 128, seed: int = 0) -> Network:
     """DCGAN's generator (Radford et al., ICLR 2016): four transposed 4x4 convolutions of stride 2.
 
-    Parameters
-    ----------
-    batch_size
-        Number of images that are made.
-    features
-        Channels in front of the last layer; TVM and Ansor take 128.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps codes, ``(batch_size, 100)``, to images, ``(batch_size, 3, 64, 64)``.
+    ``main`` maps codes, ``(batch_size, 100)``, to images, ``(batch_size, 3, 64, 64)``. The last
+    layer reads ``features`` channels; TVM and Ansor take 128.
 
     Raises
     ------
-    OptionError
-        If there is no image or no channel.
     ModelError
         If pytest, which TVM's collection imports, is not installed.
     """
@@ -63,29 +50,8 @@ def resnet3d_18(
 
     Batch normalisation and a rectifier come before each convolution, and the first block has a
     convolution in its shortcut; otherwise the layers are those of torchvision's ``r3d_18``.
-
-    Parameters
-    ----------
-    batch_size
-        Clips in the input.
-    frames
-        Images of a clip.
-    image_size
-        Height and width of each; published is 112.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, frames, image_size, image_size)`` to ``(batch_size, 1000)``.
-
-    Raises
-    ------
-    OptionError
-        If there is no clip or no frame, or the image is smaller than 33.
-    ModelError
-        If pytest, which TVM's collection imports, is not installed.
+    ``main`` maps ``(batch_size, 3, frames, image_size, image_size)`` to ``(batch_size, 1000)``,
+    for images of at least 33 pixels. Errors are those of :func:`dcgan`.
     """
     if min(batch_size, frames) < 1 or image_size < _SMALLEST_IMAGE:
         raise OptionError(

@@ -19,27 +19,10 @@ _HALVINGS = 4
 
 
 def unet(*, batch_size: int = 1, image_size: int = 256, seed: int = 0) -> Network:
-    """U-Net with one class.
+    """U-Net with one class, for images whose height and width are a multiple of 16.
 
-    Parameters
-    ----------
-    batch_size
-        Images in the input.
-    image_size
-        Height and width of the float32 NCHW input, a multiple of 16.
-    seed
-        Seeds the weights.
-
-    Returns
-    -------
-    module and params
-        ``main`` maps ``(batch_size, 3, image_size, image_size)`` to
-        ``(batch_size, 1, image_size, image_size)``.
-
-    Raises
-    ------
-    OptionError
-        If the batch is empty or the image no multiple of 16.
+    ``main`` maps ``(batch_size, 3, image_size, image_size)`` to
+    ``(batch_size, 1, image_size, image_size)``.
     """
     if image_size % (1 << _HALVINGS):
         raise OptionError(

@@ -13,15 +13,7 @@ Network = tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
 
 
 class Weights:
-    """Source of float32 parameters; equal seeds and equal calls give equal ones.
-
-    Parameters
-    ----------
-    data
-        Input of the network.
-    seed
-        Seed of the values.
-    """
+    """Source of a network's float32 parameters; equal seeds and equal calls give equal ones."""
 
     def __init__(self, data: relay.Var, seed: int) -> None:
         self._random = np.random.default_rng(seed)

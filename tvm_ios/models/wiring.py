@@ -57,14 +57,10 @@ def watts_strogatz(
 
     Parameters
     ----------
-    num_nodes
-        Nodes on the ring.
     num_neighbours
         Ring neighbours each node starts with (the K of WS(K, P)).
     rewire_probability
         Chance of each edge to be rewired (the P).
-    seed
-        Seed; equal arguments give equal graphs.
 
     Raises
     ------
