@@ -14,6 +14,7 @@ import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import OptionError
+from tvm_ios.relay.dataflow import has_main
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.obstacles import find_obstacles
@@ -34,13 +35,9 @@ def prepare_unless_done(
         return None
     if is_prepared(mod):
         return PreparedModule(module=mod, params={}, target=resolve_target(target))
-    if _has_main(mod) and find_obstacles(mod):
+    if has_main(mod) and find_obstacles(mod):
         return None
     return prepare(mod, params, target, conversion=conversion)
-
-
-def _has_main(mod: tvm.IRModule) -> bool:
-    return "main" in {variable.name_hint for variable in mod.get_global_vars()}
 
 
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PrepareModule")

@@ -16,11 +16,13 @@ from tvm.relay.op import OpPattern
 from tvm_ios.errors import ModelError
 
 __all__ = [
+    "all_calls",
     "callee",
     "children",
     "copy_call",
     "fusion_pattern",
     "graph_order",
+    "has_main",
     "is_call_of",
     "kernel_calls",
     "local_function",
@@ -64,6 +66,11 @@ def children(expression: relay.Expr) -> list[relay.Expr]:
     )
 
 
+def has_main(module: tvm.IRModule) -> bool:
+    """True if a module has a function ``main``."""
+    return "main" in {variable.name_hint for variable in module.get_global_vars()}
+
+
 def callee(module: tvm.IRModule, call: relay.Call) -> relay.Function | None:
     """Relay function that a call runs; None where it calls an operator such as device_copy."""
     if isinstance(call.op, relay.Function):
@@ -81,6 +88,13 @@ def local_function(call: relay.Call) -> relay.Function | None:
 def kernel_calls(root: relay.Expr) -> list[relay.Call]:
     """Calls below ``root`` in TVM's order: one ``tvm_op`` node each."""
     return [expression for expression in graph_order(root) if isinstance(expression, relay.Call)]
+
+
+def all_calls(root: relay.Expr) -> list[relay.Call]:
+    """Calls in an expression, each after its arguments; functions are entered."""
+    found: list[relay.Expr] = []
+    relay.analysis.post_order_visit(root, found.append)
+    return [expression for expression in found if isinstance(expression, relay.Call)]
 
 
 def is_call_of(expression: relay.Expr, *names: str) -> bool:

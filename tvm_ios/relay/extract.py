@@ -13,8 +13,11 @@ from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.dataflow import (
+    all_calls,
     callee,
     copy_call,
+    has_main,
+    is_call_of,
     kernel_calls,
     rebuild,
     resolve_field,
@@ -89,7 +92,7 @@ class Extraction:
 
 def is_prepared(module: tvm.IRModule) -> bool:
     """True if ``main`` is straight-line code of fused functions, as ``prepare`` leaves it."""
-    if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
+    if not has_main(module):
         return False
     main = module["main"]
     try:
@@ -115,7 +118,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     ModelError
         If ``main`` is missing or not fused.
     """
-    if "main" not in {variable.name_hint for variable in module.get_global_vars()}:
+    if not has_main(module):
         raise ModelError("the module has no function 'main'; name the model's function 'main'")
     whole = flatten(module).module if is_partitioned(module) else module
     typed = relay.transform.InferType()(whole)
@@ -125,7 +128,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     typed = unlabelled_module(typed)
     calls = tuple(kernel_calls(typed["main"].body))
     for call in calls:
-        if not _is_kernel(typed, call) and not _is_device_copy(call):
+        if not _is_kernel(typed, call) and not is_call_of(call, "device_copy"):
             raise ModelError(
                 f"main calls {_call_name(call)}, which is not fused; "
                 "prepare the module first with tvm_ios.relay.prepare"
@@ -216,16 +219,9 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
 
 
 def _nothing(module: tvm.IRModule, name: str, obstacles: tuple[Obstacle, ...]) -> Extraction:
-    total = 0
-
-    def visit(expression: relay.Expr) -> None:
-        nonlocal total
-        total += isinstance(expression, relay.Call)
-
-    relay.analysis.post_order_visit(module["main"], visit)
     coverage = Coverage(
         scheduled_operators=0,
-        total_operators=total,
+        total_operators=len(all_calls(module["main"])),
         scheduled_flops=0,
         total_flops=0,
         barriers=obstacles,
@@ -245,10 +241,6 @@ def _nothing(module: tvm.IRModule, name: str, obstacles: tuple[Obstacle, ...]) -
 def _is_kernel(module: tvm.IRModule, call: relay.Call) -> bool:
     function = callee(module, call)
     return function is not None and is_primitive(function)
-
-
-def _is_device_copy(call: relay.Call) -> bool:
-    return isinstance(call.op, tvm.ir.Op) and call.op.name == "device_copy"
 
 
 def _call_name(call: relay.Call) -> str:
@@ -289,21 +281,10 @@ def _barrier_reason(module: tvm.IRModule, call: relay.Call) -> str | None:
         return "several outputs"
     if is_dynamic(call.checked_type):
         return "a dynamic shape"
-    quantised = _quantised_operators(function)
-    if quantised:
-        return f"the quantised operator {quantised[0]}"
+    for inner in all_calls(function.body):
+        if isinstance(inner.op, tvm.ir.Op) and inner.op.name.startswith("qnn."):
+            return f"the quantised operator {inner.op.name}"
     return None
-
-
-def _quantised_operators(function: relay.Function) -> list[str]:
-    names: list[str] = []
-
-    def visit(expression: relay.Expr) -> None:
-        if isinstance(expression, tvm.ir.Op) and expression.name.startswith("qnn."):
-            names.append(expression.name)
-
-    relay.analysis.post_order_visit(function.body, visit)
-    return names
 
 
 def _unique_names(kinds: list[str]) -> list[str]:

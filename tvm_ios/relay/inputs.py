@@ -13,6 +13,7 @@ from tvm import relay
 from tvm_ios.errors import ModelError
 from tvm_ios.host import require_known_processor
 from tvm_ios.relay.context import reason_of
+from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.obstacles import is_primitive, obstacles_of, require_sizes
 
 __all__ = ["CheckedModule", "check_module", "check_parameters", "resolve_target", "weight_inputs"]
@@ -176,14 +177,10 @@ def weight_inputs(main: relay.Function) -> list[str]:
     """Names of inputs that are used as weights, in order."""
     own = set(main.params)
     found: dict[str, None] = {}
-
-    def visit(expression: relay.Expr) -> None:
-        if not isinstance(expression, relay.Call) or not isinstance(expression.op, tvm.ir.Op):
-            return
-        for position in WEIGHT_ARGUMENTS.get(expression.op.name, ()):
-            argument = expression.args[position]
+    for call in all_calls(main):
+        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        for position in WEIGHT_ARGUMENTS.get(name, ()):
+            argument = call.args[position]
             if isinstance(argument, relay.Var) and argument in own:
                 found[argument.name_hint] = None
-
-    relay.analysis.post_order_visit(main, visit)
     return list(found)

@@ -17,7 +17,7 @@ from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import remarks_logged
-from tvm_ios.relay.dataflow import copy_call, local_function, rebuild
+from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
 
@@ -101,16 +101,12 @@ def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModu
         functions[digest] = function
         return relay.Call(declared[digest], arguments, call.attrs, span=call.span)
 
-    main = module["main"]
-    body = rebuild(main.body, {}, call_declared)
+    body = rebuild(module["main"].body, {}, call_declared)
     new = tvm.IRModule(module.functions, module.type_definitions)
-    new[module.get_global_var("main")] = relay.Function(
-        main.params, body, main.ret_type, main.type_params, main.attrs
-    )
     for digest, function in functions.items():
         marked = function.with_attr("Extern", tvm.tir.IntImm("int32", 1))
         new[declared[digest]] = marked.with_attr("global_symbol", symbols[digest])
-    return relay.transform.InferType()(new)
+    return with_body(new, body)
 
 
 def _stands_alone(call: relay.Call, function: relay.Function) -> bool:

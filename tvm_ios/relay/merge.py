@@ -74,7 +74,7 @@ def merged_kernels(
     calls = [extraction.calls[index] for index in members]
     patterns = [_pattern(extraction, index) for index in members]
     convolution = _merged_call(calls, patterns, geometry, operand)
-    block = _out_block(patterns[0])
+    block = int(patterns[0].convolution.checked_type.shape[4]) if patterns[0].packed else 1
     axis = patterns[0].channel_axis
     output = _with_channels(calls[0].checked_type, axis, geometry.out_channels // block)
     slices = {
@@ -202,10 +202,6 @@ def _merged_body(
         arguments = [new.get(argument, argument) for argument in step.args]
         new[step] = relay.Call(step.op, arguments, step.attrs, step.type_args)
     return new[function.body]
-
-
-def _out_block(pattern: ConvolutionPattern) -> int:
-    return int(pattern.convolution.checked_type.shape[4]) if pattern.packed else 1
 
 
 def _with_channels(type_: tvm.ir.TensorType, axis: int, channels: int) -> tvm.ir.TensorType:

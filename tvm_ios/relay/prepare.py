@@ -16,14 +16,14 @@ from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
-from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.relay.context import pass_context, reason_of
-from tvm_ios.relay.dataflow import rebuild
+from tvm_ios.errors import OptionError
+from tvm_ios.relay.context import pass_context
+from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
-from tvm_ios.relay.transforms.pipeline import UNSHARER, Optimized, optimize
+from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
 from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 
@@ -99,11 +99,11 @@ def prepare(
     typed = multiply_rows_at_once(typed)
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
-    fused = _optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink)
+    fused = optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink=sink)
     unshared = unshared or fused.unshares
     if not unshared and heavy_operators(fused.module) > heavy_operators(typed):
         # Or TVM wrote one operator as two, as it does a quantised convolution for VNNI.
-        without = _optimize(typed, arrays, chosen, opt_level, [UNSHARER], sink)
+        without = optimize(typed, arrays, chosen, opt_level, [UNSHARER], sink=sink)
         unshared = heavy_operators(without.module) < heavy_operators(fused.module)
         fused = without if unshared else fused
     if unshared:
@@ -154,33 +154,11 @@ def unshares(module: tvm.IRModule) -> bool:
 
 def heavy_operators(module: tvm.IRModule) -> int:
     """Number of convolutions, matrix products and poolings in ``main``."""
-    names: list[str] = []
-
-    def visit(expression: relay.Expr) -> None:
-        if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
-            names.append(expression.op.name)
-
-    relay.analysis.post_order_visit(module["main"], visit)
+    calls = all_calls(module["main"])
+    names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
     return sum(
         any(word in name for word in HEAVY) and "weight_transform" not in name for name in names
     )
-
-
-def _optimize(
-    module: tvm.IRModule,
-    params: dict[str, tvm.nd.NDArray],
-    target: tvm.target.Target,
-    opt_level: int,
-    disabled: list[str],
-    sink: bool,
-) -> Optimized:
-    try:
-        return optimize(module, params, target, opt_level=opt_level, disabled=disabled, sink=sink)
-    except tvm.TVMError as error:
-        raise ModelError(
-            f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "
-            "see whether tvm.relay.build accepts it"
-        ) from error
 
 
 def _portable(fused: tvm.IRModule) -> tvm.IRModule:

@@ -25,7 +25,7 @@ from tvm import relay
 
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
+from tvm_ios.relay.dataflow import copy_call, has_main, kernel_calls, rebuild, resolve_field
 
 __all__ = [
     "STAGE_IR_VERSION",
@@ -62,8 +62,7 @@ class FlatModule:
 
 def is_partitioned(module: tvm.IRModule) -> bool:
     """True if a schedule has been written into a module."""
-    names = {variable.name_hint for variable in module.get_global_vars()}
-    if "main" not in names:
+    if not has_main(module):
         return False
     attributes = module["main"].attrs
     return attributes is not None and "tvm_ios_version" in attributes
@@ -181,7 +180,7 @@ def read_schedule(module: tvm.IRModule) -> InterOpSchedule:
         stages=tuple(stages[number] for number in range(len(stages))),
         scheduler=_text(attributes, "tvm_ios_scheduler", "main"),
         latency_ns=_whole(attributes, "tvm_ios_latency_ns", "main") if has_latency else None,
-        priced_by=_optional_text(attributes, "tvm_ios_priced_by"),
+        priced_by=str(attributes["tvm_ios_priced_by"]) if "tvm_ios_priced_by" in attributes else "",
         operator_ns=_numbers(attributes, "tvm_ios_operator_ns", "main"),
         unsplit=_indices(_text(attributes, "tvm_ios_unsplit", "main"), "unsplit", index_of),
         libraries=_libraries(attributes, index_of),
@@ -317,10 +316,6 @@ def _strategy(function: relay.Function, where: str) -> Strategy:
     if text not in {strategy.value for strategy in Strategy}:
         raise ModelError(f"{where} has the unknown strategy {text!r}; schedule the module again")
     return Strategy(text)
-
-
-def _optional_text(attributes: tvm.ir.Attrs, name: str) -> str:
-    return str(attributes[name]) if name in attributes else ""
 
 
 def _split(text: str, separator: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,12 +13,9 @@ from tvm.relay.prelude import Prelude
 
 from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
 from tvm_ios.relay.frontends.torch_indexing import indexing_converters
-from tvm_ios.relay.frontends.torch_layers import layer_converters
+from tvm_ios.relay.frontends.torch_layers import Converter, layer_converters
 
 __all__ = ["converters", "known_operators"]
-
-Converter = Callable[[list[Any], Sequence[str]], Any]
-"""Takes inputs, which may be numbers, lists and None, and torch's data types; gives outputs."""
 
 
 def converters() -> dict[str, Converter]:

@@ -11,9 +11,10 @@ from tvm.relay.frontend.pytorch import PyTorchOpConverter
 
 from tvm_ios.relay.frontends.pooling import within_data
 
-__all__ = ["layer_converters"]
+__all__ = ["Converter", "layer_converters"]
 
 Converter = Callable[[list[Any], Sequence[str]], Any]
+"""Takes inputs, which may be numbers, lists and None, and torch's data types; gives outputs."""
 
 
 def layer_converters(tvms: PyTorchOpConverter) -> dict[str, Converter]:

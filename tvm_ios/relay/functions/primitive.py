@@ -9,6 +9,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from tvm_ios.relay.dataflow import all_calls
+
 __all__ = [
     "PrimitiveFacts",
     "analyse_primitive",
@@ -67,13 +69,7 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
 
     A multiplication and an addition count as two operations; moving data counts as none.
     """
-    calls: list[relay.Call] = []
-
-    def visit(expression: relay.Expr) -> None:
-        if isinstance(expression, relay.Call):
-            calls.append(expression)
-
-    relay.analysis.post_order_visit(function.body, visit)
+    calls = all_calls(function.body)
     types = [parameter.checked_type for parameter in function.params]
     kind = _kind(calls)
     return PrimitiveFacts(
@@ -151,11 +147,7 @@ def _kind(calls: list[relay.Call]) -> str:
 
 def _is_depthwise(call: relay.Call) -> bool:
     groups = int(call_attribute(call, "groups", 1))
-    return groups > 1 and groups == _channels_read(call)
-
-
-def _channels_read(call: relay.Call) -> int:
-    return _channels(call, call.args[0].checked_type)
+    return groups > 1 and groups == _channels(call, call.args[0].checked_type)
 
 
 def _channels(call: relay.Call, tensor: tvm.ir.TensorType) -> int:
@@ -187,7 +179,8 @@ def _flops(call: relay.Call) -> int:
         return 2 * read * _window(call, "kernel_size") * made // groups
     if "conv" in name and call_attribute(call, "kernel_size") is not None:
         groups = int(call_attribute(call, "groups", 1))
-        return 2 * outputs * _window(call, "kernel_size") * _channels_read(call) // groups
+        read = _channels(call, call.args[0].checked_type)
+        return 2 * outputs * _window(call, "kernel_size") * read // groups
     if "dense" in name or "matmul" in name:
         axis = -2 if call_attribute(call, "transpose_a", False) else -1
         return 2 * outputs * int(call.args[0].checked_type.shape[axis])

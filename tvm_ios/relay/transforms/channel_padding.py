@@ -107,7 +107,9 @@ class _Rewriter:
         if _is_convolution(call, unbound=unbound):
             suits = int(call_attribute(call, "groups", 1)) == 1
         else:
-            suits = _is_dense(call, unbound=unbound) and _rows(call) >= FEWEST_ROWS
+            suits = (
+                _is_dense(call, unbound=unbound) and int(call.checked_type.shape[0]) >= FEWEST_ROWS
+            )
         channels = int(call.args[1].checked_type.shape[0]) if suits else 0
         return suits and channels < self._wanted(call) <= MOST_WORK * channels
 
@@ -250,10 +252,6 @@ def _is_dense(call: relay.Call, *, unbound: bool = False) -> bool:
         and (unbound or is_array(call.args[1]))
         and len(call.args[0].checked_type.shape) == 2
     )
-
-
-def _rows(dense: relay.Call) -> int:
-    return int(dense.checked_type.shape[0])
 
 
 def _multiple(count: int, of: int) -> int:

@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import tvm
 from tvm import relay
@@ -65,7 +66,7 @@ def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
             return module, sunk
         sunk += len(found)
         # Once more, with types: what follows may now read the concatenation alone.
-        module = with_body(module, rebuild(main.body, {}, _Rewriter(found).call))
+        module = with_body(module, rebuild(main.body, {}, partial(_sunk, found)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +100,11 @@ class _Sinking:
         return copy_call(whole, [relay.Tuple(pieces)])
 
 
-class _Rewriter:
-    def __init__(self, found: Mapping[relay.Call, _Sinking]) -> None:
-        self._found = found
-
-    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        sinking = self._found.get(call)
-        return sinking.apply(call, arguments) if sinking else copy_call(call, arguments)
+def _sunk(
+    found: Mapping[relay.Call, _Sinking], call: relay.Call, arguments: list[relay.Expr]
+) -> relay.Expr:
+    sinking = found.get(call)
+    return sinking.apply(call, arguments) if sinking else copy_call(call, arguments)
 
 
 def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinking | None:

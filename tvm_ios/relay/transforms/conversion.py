@@ -21,6 +21,7 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
+from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -92,17 +93,11 @@ def convert(
 
 def count_other_layouts(module: tvm.IRModule, layout: str) -> int:
     """Number of convolutions of ``main`` whose data have another plain layout than this one."""
-    layouts: list[str] = []
-
-    def visit(expression: relay.Expr) -> None:
-        if (
-            isinstance(expression, relay.Call)
-            and isinstance(expression.op, tvm.ir.Op)
-            and expression.op.name in CONVOLUTIONS
-        ):
-            layouts.append(str(call_attribute(expression, "data_layout")))
-
-    relay.analysis.post_order_visit(module["main"], visit)
+    layouts = [
+        str(call_attribute(call, "data_layout"))
+        for call in all_calls(module["main"])
+        if is_call_of(call, *CONVOLUTIONS)
+    ]
     return sum(found.isalpha() and found != layout for found in layouts)  # NCHW16c is not plain
 
 
@@ -151,14 +146,9 @@ def _set_attribute(operator: tvm.ir.Op, attribute: str, value: Any) -> None:
 def _require_right_kernels(module: tvm.IRModule, target: tvm.target.Target) -> None:
     if not is_gpu_target(target):
         return
-
-    def visit(expression: relay.Expr) -> None:
-        if not isinstance(expression, relay.Call) or not isinstance(expression.op, tvm.ir.Op):
-            return
-        if expression.op.name == "nn.conv2d":
-            _require_right_convolution(expression)
-
-    relay.analysis.post_order_visit(module["main"], visit)
+    for call in all_calls(module["main"]):
+        if is_call_of(call, "nn.conv2d"):
+            _require_right_convolution(call)
 
 
 def _require_right_convolution(call: relay.Call) -> None:

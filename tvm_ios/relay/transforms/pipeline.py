@@ -19,7 +19,8 @@ from tvm import relay
 from tvm.ir.instrument import pass_instrument
 from tvm.ir.transform import PassContext
 
-from tvm_ios.relay.context import ANSOR_SWITCH, tvm_pipeline
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
@@ -58,9 +59,9 @@ def optimize(
     module: tvm.IRModule,
     params: Mapping[str, tvm.nd.NDArray],
     target: tvm.target.Target,
-    *,
     opt_level: int,
     disabled: Iterable[str] = (),
+    *,
     sink: bool = False,
 ) -> Optimized:
     """Result of ``relay.optimize``, in less time.
@@ -73,8 +74,14 @@ def optimize(
     """
     # TVM binds parameters in the very module that it is given.
     own = module.clone()
-    with _layout_text():
-        return _optimize(own, params, target, opt_level, tuple(disabled), sink)
+    try:
+        with _layout_text():
+            return _optimize(own, params, target, opt_level, tuple(disabled), sink)
+    except tvm.TVMError as error:
+        raise ModelError(
+            f"TVM cannot optimize this model for target {str(target)!r}: {reason_of(error)}; "
+            "see whether tvm.relay.build accepts it"
+        ) from error
 
 
 def _optimize(

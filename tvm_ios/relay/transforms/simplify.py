@@ -9,7 +9,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import graph_order, is_call_of
+from tvm_ios.relay.dataflow import all_calls, graph_order, is_call_of
 
 __all__ = ["adds_to_itself", "may_simplify"]
 
@@ -43,17 +43,10 @@ def adds_to_itself(module: tvm.IRModule) -> bool:
     With ``f(x) + f(x)``, found by common subexpressions, SimplifyExpr duplicates ``f`` and all
     before it, at each such place anew. Linear in the size of ``main``.
     """
-    found = False
-
-    def visit(expression: relay.Expr) -> None:
-        nonlocal found
-        if found or not is_call_of(expression, *ADDITION):
-            return
-        left, right = expression.args
-        found = left.same_as(right)
-
-    relay.analysis.post_order_visit(module["main"], visit)
-    return found
+    return any(
+        is_call_of(call, *ADDITION) and call.args[0].same_as(call.args[1])
+        for call in all_calls(module["main"])
+    )
 
 
 def may_simplify(module: tvm.IRModule) -> bool:

@@ -256,8 +256,6 @@ class _Form:
 
 
 def _form_of(call: relay.Call) -> _Form | None:
-    if not is_call_of(call, TRANSPOSED):
-        return None
     layouts = [str(call_attribute(call, f"{name}_layout")) for name in ("data", "kernel", "out")]
     data, weight = (argument.checked_type for argument in call.args)
     if layouts[:2] != ["NCHW", "IOHW"] or layouts[2] not in ("", "NCHW"):

@@ -8,6 +8,7 @@ small space, too: 4 to 20 candidates for a convolution and layout.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub
+from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.kernels import empty_compiler, lowering
 from tvm_ios.relay.transforms.pipeline import UNSHARER
 
@@ -192,18 +194,13 @@ def _block(config: Any, name: str) -> int:
     return int(config[name].size[-1])
 
 
-def _count_uses(modules: Iterable[tvm.IRModule]) -> dict[Any, int]:
+def _count_uses(modules: Iterable[tvm.IRModule]) -> Counter[Any]:
     """Number of convolutions and products of each shape."""
-    uses: dict[Any, int] = {}
-
-    def visit(expression: relay.Expr) -> None:
-        if isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
-            signature = _signature_of_call(expression)
-            if signature is not None:
-                uses[signature] = uses.get(signature, 0) + 1
-
+    uses: Counter[Any] = Counter()
     for module in modules:
-        relay.analysis.post_order_visit(relay.transform.InferType()(module)["main"], visit)
+        calls = all_calls(relay.transform.InferType()(module)["main"])
+        uses.update(_signature_of_call(call) for call in calls if isinstance(call.op, tvm.ir.Op))
+    del uses[None]  # of all operators without a signature
     return uses
 
 

@@ -12,7 +12,7 @@ from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
-from tvm_ios.relay.frontends.onnx.extent_converters import EXTENT_CONVERTERS
+from tvm_ios.relay.frontends.onnx.extent_converters import EXTENT_CONVERTERS, original
 from tvm_ios.relay.frontends.pooling import within_data
 
 __all__ = ["CONVERTERS"]
@@ -73,7 +73,7 @@ def _clip(inputs: Any, attributes: Any, params: Any) -> Any:
     value, bounds = inputs[0], (inputs[1], inputs[2])
     known = [each.data.numpy() for each in bounds if isinstance(each, relay.Constant)]
     if opset < CLIP_BY_INPUT or (len(known) == 2 and known[0] <= known[1]):
-        return frontend.Clip.get_converter(opset)(inputs, attributes, params)
+        return original("Clip")(inputs, attributes, params)
     for bound, limited in zip(bounds, (relay.maximum, relay.minimum), strict=True):
         value = value if bound is None else limited(value, bound)
     return value
@@ -105,8 +105,7 @@ def _lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
 
 def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
     """The same over the whole image."""
-    original = frontend.GlobalLpPool.get_converter(frontend.GraphProto.current.opset)
-    return original([relay.abs(inputs[0])], attributes, params)
+    return original("GlobalLpPool")([relay.abs(inputs[0])], attributes, params)
 
 
 def _pooling(name: str) -> Converter:
@@ -118,8 +117,7 @@ def _pooling(name: str) -> Converter:
         begins = attributes.get("pads", [0] * count)[:count]
         rounds_up = attributes.get("ceil_mode", 0)
         attributes.pop("storage_order", 0)  # of places, which TVM's own takes for a layout
-        original = getattr(frontend, name).get_converter(frontend.GraphProto.current.opset)
-        value = original(inputs, attributes, params)
+        value = original(name)(inputs, attributes, params)
         if not rounds_up:
             return value
         shape, made = (frontend.infer_shape(each) for each in (inputs[0], value))
@@ -133,8 +131,7 @@ def _mod(inputs: Any, attributes: Any, params: Any) -> Any:
     left, right = inputs
     dtype = frontend.infer_type(left).checked_type.dtype
     if attributes.get("fmod", 0) or not dtype.startswith("float"):
-        original = frontend.Mod.get_converter(frontend.GraphProto.current.opset)
-        return original(inputs, attributes, params)
+        return original("Mod")(inputs, attributes, params)
     zero = relay.const(0, dtype)
     rest = relay.mod(left, right)
     other = relay.not_equal(relay.less(rest, zero), relay.less(right, zero))
@@ -150,10 +147,9 @@ def _dft(inputs: Any, attributes: Any, params: Any) -> Any:
     """A Fourier transform; TVM's own takes half a spectrum for a whole one."""
     if attributes.get("inverse", 0) and attributes.get("onesided", 0):
         raise ModelError("inverts a one-sided transform (inverse=1, onesided=1); give both sides")
-    opset = frontend.GraphProto.current.opset
-    if opset >= DFT_BY_INPUT and len(inputs) < 3:
+    if frontend.GraphProto.current.opset >= DFT_BY_INPUT and len(inputs) < 3:
         attributes["axis"] = -2  # TVM's own takes the first one, as before
-    return frontend.DFT.get_converter(opset)(inputs, attributes, params)
+    return original("DFT")(inputs, attributes, params)
 
 
 def _loop(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001

@@ -10,10 +10,10 @@ from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
 
-__all__ = ["EXTENT_CONVERTERS"]
+__all__ = ["EXTENT_CONVERTERS", "original"]
 
 
-def _original(name: str) -> Any:
+def original(name: str) -> Any:
     """TVM's own converter of an operator."""
     return getattr(frontend, name).get_converter(frontend.GraphProto.current.opset)
 
@@ -28,7 +28,7 @@ def _with_indices(name: str) -> Any:
         extents = relay.const(list(extents[: frontend.infer_shape(indices)[-1]]), dtype)
         negative = indices < relay.const(0, dtype)
         indices = frontend.fold_constant(relay.where(negative, indices + extents, indices))
-        return _original(name)([data, indices, *inputs[2:]], attributes, params)
+        return original(name)([data, indices, *inputs[2:]], attributes, params)
 
     return convert
 
@@ -48,7 +48,7 @@ def _shape(inputs: Any, attributes: Any, params: Any) -> Any:
     """Extents of a tensor; TVM's own takes an end of 0 for none."""
     if attributes.get("end") == 0:
         attributes["end"] = -len(frontend.infer_shape(inputs[0]))  # the same place
-    return _original("Shape")(inputs, attributes, params)
+    return original("Shape")(inputs, attributes, params)
 
 
 ATTRIBUTES_OF_RESIZE = 11
@@ -58,7 +58,7 @@ ATTRIBUTES_OF_RESIZE = 11
 def _resize(inputs: Any, attributes: Any, params: Any) -> Any:
     """An image of another size; TVM's own takes scales from whole sizes, and knows NCHW alone."""
     opset = frontend.GraphProto.current.opset
-    value = _original("Resize")(inputs, attributes, params)
+    value = original("Resize")(inputs, attributes, params)
     scales, sizes = inputs[1 if opset < ATTRIBUTES_OF_RESIZE else 2], inputs[3]
     shape = np.array(frontend.infer_shape(inputs[0]))
     if isinstance(sizes, relay.Constant):
@@ -91,7 +91,7 @@ def _conv_transpose(inputs: Any, attributes: Any, params: Any) -> Any:
     mode = attributes.pop("auto_pad", b"NOTSET").decode()
     if mode.startswith("SAME") or "output_shape" in attributes:
         attributes["pads"] = _pads_of_transposed(inputs, attributes, mode)
-    return _original("ConvTranspose")(inputs, attributes, params)
+    return original("ConvTranspose")(inputs, attributes, params)
 
 
 def _pads_of_transposed(inputs: Any, attributes: Any, mode: str) -> list[int]:
@@ -124,7 +124,7 @@ def _recurrent(name: str) -> Any:
                 f"has sequence_lens that may differ from {longest}, and TVM's importer passes "
                 "over them; leave that input out and give sequences of one length, or take a GRU"
             )
-        return _original(name)(inputs, attributes, params)
+        return original(name)(inputs, attributes, params)
 
     return convert
 
