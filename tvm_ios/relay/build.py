@@ -95,8 +95,6 @@ def build(
     ----------
     module
         A module prepared, or partitioned; without stages every operator is a stage of its own.
-    target
-        Target that the module was prepared for.
     params
         Parameters that are still inputs; None where all are bound.
     known
@@ -273,16 +271,9 @@ def require_match(
     names: tuple[str, ...],
     symbols: Mapping[str, str],
 ) -> None:
-    """Refuse a graph whose i-th kernel is not our i-th operator.
+    """Refuse TVM's graph if its i-th kernel is not our i-th operator.
 
-    Parameters
-    ----------
-    graph_json
-        JSON of the graph that TVM wrote.
-    extraction, names
-        The operators and their names.
-    symbols
-        Symbols of kernels compiled one by one, by the digest of their function.
+    ``symbols`` are those of kernels compiled one by one, by the digest of their function.
     """
     graph = json.loads(graph_json)
     shapes = graph["attrs"]["shape"][1]

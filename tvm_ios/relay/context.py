@@ -169,12 +169,9 @@ def applied_records_digest() -> str:
 
 
 def dispatch_contexts(kind: Any) -> Iterator[Any]:
-    """Dispatch contexts of a tuner in force, the innermost first, TVM's fallback last.
+    """Dispatch contexts in force of a kind, the innermost first, TVM's fallback last.
 
-    Parameters
-    ----------
-    kind
-        ``DispatchContext`` of AutoTVM or of auto_scheduler.
+    The kind is ``DispatchContext`` of AutoTVM or of auto_scheduler.
     """
     context = kind.current
     while context is not None:

@@ -108,11 +108,6 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     A module that no graph executor runs (control flow, dynamic shapes) gives a graph without
     operators, and a coverage that says why. A partitioned module is read with its stages inlined.
 
-    Parameters
-    ----------
-    module
-        Module in the result of :func:`tvm_ios.relay.prepare`.
-
     Raises
     ------
     ModelError

@@ -66,14 +66,9 @@ def default_gpu_kernels() -> Iterator[None]:
 def default_tiles(
     channels: int, height: int, width: int, *, sums: bool
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Threads of a block, and results of one thread, along channels, height and width.
+    """Threads of a block, and results of one thread, along channels, height and width of an output.
 
-    Parameters
-    ----------
-    channels, height, width
-        Extents of the output.
-    sums
-        True if an output value is a sum over channels, unlike in a depthwise convolution.
+    ``sums`` is True if an output value is a sum over channels, unlike in a depthwise convolution.
     """
     threads_x = _divisor(width, MOST_POSITIONS)
     if threads_x < 8 < width <= LONGEST_PRIME:

@@ -37,24 +37,11 @@ def lower_kernels(
     target: tvm.target.Target,
     known: Mapping[str, LoweredKernel] | None = None,
 ) -> Iterator[tuple[str, LoweredKernel]]:
-    """Digests and lowered kernels of the distinct functions among calls.
+    """Digests (:func:`kernel_digest`) and lowered kernels of the distinct functions among calls.
 
     Uses the PassContext and records in force. Left out are functions that TVM has to compile with
     the module around them: those of external code generators, of dynamic shapes, and without
-    kernel.
-
-    Parameters
-    ----------
-    calls
-        Kernel calls of a fused, typed module.
-    known
-        Kernels lowered before, with the same records and PassContext, by digest.
-
-    Yields
-    ------
-    digest, kernel
-        The digest is that of the function, see
-        :func:`~tvm_ios.relay.functions.primitive.kernel_digest`.
+    kernel. ``known`` are kernels lowered before, with the same records and PassContext, by digest.
     """
     earlier = known or {}
     seen: set[str] = set()
@@ -81,14 +68,9 @@ def lower_kernels(
 
 
 def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:
-    """Module with its kernels declared, not defined.
+    """Fused, typed module with its kernels declared, not defined.
 
-    Parameters
-    ----------
-    module
-        A fused, typed module whose ``main`` calls functions.
-    symbols
-        Symbols of kernels that are compiled elsewhere, by the digest of their function.
+    ``symbols`` are those of kernels that are compiled elsewhere, by the digest of their function.
     """
     declared = {digest: relay.GlobalVar(symbol) for digest, symbol in symbols.items()}
     functions: dict[str, relay.Function] = {}

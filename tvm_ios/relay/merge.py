@@ -151,10 +151,7 @@ def _merged_weight(
 ) -> np.ndarray:
     """Weights of the members along the output channels, each at its offset in the kernel.
 
-    Parameters
-    ----------
-    axes
-        Axes of output channels, rows and columns.
+    ``axes`` are those of output channels, rows and columns.
     """
     height, width = geometry.kernel
     out_axis, row_axis, column_axis = axes

@@ -35,18 +35,12 @@ class Obstacle:
 
 
 def find_obstacles(module: tvm.IRModule) -> tuple[Obstacle, ...]:
-    """Constructs reachable from ``main`` that the graph executor cannot run, each reason once.
-
-    Parameters
-    ----------
-    module
-        A module with a ``main``; types are inferred here.
-    """
+    """Constructs reachable from ``main`` that the graph executor cannot run, each reason once."""
     return obstacles_of(relay.transform.InferType()(module))
 
 
 def obstacles_of(typed: tvm.IRModule) -> tuple[Obstacle, ...]:
-    """Obstacles as of :func:`find_obstacles`, in a module whose types are inferred."""
+    """Obstacles as of :func:`find_obstacles`, in a module whose types are inferred already."""
     found: dict[Obstacle, None] = {}
     for name, body in _reachable(typed, "main"):
         for parameter in body.params:

@@ -31,15 +31,7 @@ Value = tuple[relay.Expr, int]
 
 
 def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
-    """Prepared module, partitioned into the stages of a schedule.
-
-    Parameters
-    ----------
-    module
-        A prepared module; it is not changed.
-    schedule
-        A schedule for the graph that ``extract`` reads from the module.
-    """
+    """Copy of a prepared module, partitioned into the stages of a schedule for its graph."""
     return rewrite_extraction(extract(module), schedule)
 
 

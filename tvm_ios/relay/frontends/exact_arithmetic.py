@@ -12,12 +12,7 @@ __all__ = ["extreme", "round_to_even"]
 def round_to_even(value: relay.Expr, dtype: str) -> relay.Expr:
     """The nearest whole numbers, of two that are as near the even one; Relay's are away from zero.
 
-    Parameters
-    ----------
-    value
-        Of floating point; what is infinite stays so.
-    dtype
-        Its data type.
+    Values are of floating point, of the data type ``dtype``; what is infinite stays so.
     """
     half, two = relay.const(0.5, dtype), relay.const(2, dtype)
     is_tie = relay.equal(relay.abs(value - relay.trunc(value)), half)

@@ -114,7 +114,7 @@ def _bitwise(operation: str) -> Converter:
 
 
 def _bitwise_not(inputs: list[Any], types: Sequence[str]) -> Any:  # noqa: ARG001
-    """Each bit the other way; TVM's own goes through int32."""
+    """Inversion of each bit; TVM's own goes through int32."""
     is_truth = _dtype(inputs[0]) == "bool"
     return relay.logical_not(inputs[0]) if is_truth else relay.bitwise_not(inputs[0])
 
@@ -167,7 +167,7 @@ def _extreme(name: str) -> Converter:
 
 
 def _full(inputs: list[Any], types: Sequence[str]) -> Any:
-    """One number everywhere, which tells the data type where nothing else does."""
+    """A tensor of one number, whose kind tells the data type where nothing else does."""
     size, number, code, *rest = inputs
     if code is None:
         code = {bool: 11, int: 4}.get(type(number))
@@ -175,7 +175,7 @@ def _full(inputs: list[Any], types: Sequence[str]) -> Any:
 
 
 def _full_like(inputs: list[Any], types: Sequence[str]) -> Any:  # noqa: ARG001
-    """One number everywhere, of the data type of the first input where there is no other."""
+    """A tensor of one number, of the data type of the first input if no other is given."""
     data, number, code = inputs[:3]
     dtype = _dtype(data) if code is None else _convert_dtype_value(code)
     if isinstance(number, relay.Expr):

@@ -56,7 +56,7 @@ def _gelu(tvms: PyTorchOpConverter, inputs: list[Any], types: Sequence[str]) -> 
 
 
 def _gru(tvms: PyTorchOpConverter, inputs: list[Any], types: Sequence[str]) -> Any:
-    """A GRU; TVM's own gives the last states of both directions an axis of their own."""
+    """Converter of GRUs; TVM's own gives last states of both directions an axis of their own."""
     output, state = tvms.gru(inputs, types)
     return output, relay.reshape(state, (-1, *tvms.infer_shape(state)[-2:]))
 
@@ -70,7 +70,7 @@ _POOLINGS = {
     "max_pool2d_with_indices": 5,
     "max_pool3d": 5,
 }
-"""Where they say whether their output is rounded up."""
+"""Places of the input that says whether the output is rounded up, by pooling."""
 
 
 def _pooling(tvms: PyTorchOpConverter, name: str) -> Converter:

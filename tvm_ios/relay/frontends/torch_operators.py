@@ -134,5 +134,5 @@ _UNFIT: dict[str, tuple[str, Callable[..., bool]]] = {
         for kind in ("bicubic2d", "bilinear2d", "nearest2d", "nearest3d", "trilinear3d")
     },
 }
-"""What TVM's converters get wrong by more than the value of one argument: how it is told, and a
-test of a node's inputs."""
+"""Uses that TVM's converters get wrong whatever one argument is: how they are told, and a test of a
+node's inputs."""

@@ -96,10 +96,7 @@ def describe_convolution(
 ) -> Convolution | None:
     """Convolution for the merge rule; None where weights or biases are no constants of NumPy.
 
-    Parameters
-    ----------
-    operand
-        Identity of the tensor the convolution reads.
+    ``operand`` names the tensor that the convolution reads.
     """
     fixed = [call.args[index] for index in (pattern.weight, *pattern.channelwise)]
     if not all(map(is_array, fixed)):

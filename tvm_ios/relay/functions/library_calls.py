@@ -21,15 +21,7 @@ __all__ = ["library_calls", "with_library_calls"]
 def library_calls(
     calls: Sequence[relay.Call], library: OperatorLibrary
 ) -> tuple[LibraryCall | None, ...]:
-    """Calls of a library that compute the same as kernel calls; None where there is no such call.
-
-    Parameters
-    ----------
-    calls
-        Kernel calls of an extraction, in order.
-    library
-        Operator library to ask, with its options.
-    """
+    """Calls of a library in place of kernel calls, in order; None where it cannot compute one."""
     return tuple(
         _library_call(call, library) if isinstance(call.op, relay.Function) else None
         for call in calls
@@ -47,8 +39,6 @@ def with_library_calls(
 
     Parameters
     ----------
-    placements, calls, names
-        Placements, calls and names of all operators of a build, in node order.
     chosen
         For each library, by its key, names of the operators it is to compute, if it can. Where
         omitted, the first library that can computes an operator. A merged convolution is chosen

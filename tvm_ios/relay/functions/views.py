@@ -20,14 +20,9 @@ View = SliceView | ConcatView | None
 
 
 def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
-    """View that a fused, typed function computes; None where it needs its kernel.
+    """View that a fused, typed function of static shapes computes; None where it needs its kernel.
 
-    Parameters
-    ----------
-    function
-        A fused function of static shapes; only one with exactly one operator can be a view.
-    arguments
-        Arguments of the call; a concatenation of a tensor with itself is no view.
+    Only one with exactly one operator can be a view, and no concatenation of a tensor with itself.
     """
     if function.attrs is not None and "relay.reshape_only" in function.attrs:
         return SliceView(0)

@@ -17,7 +17,10 @@ __all__ = ["bound_model", "in_parts"]
 def bound_model(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
 ) -> tvm.IRModule:
-    """Typed module of only ``main``, in which parameters are constants."""
+    """Typed module of only ``main``, in which parameters are constants.
+
+    Changes that take a user's model begin with it, and return it where they change nothing.
+    """
     typed = check_module(mod)
     arrays = check_parameters(typed["main"], params)
     main = relay.build_module.bind_params_by_name(typed["main"], arrays)

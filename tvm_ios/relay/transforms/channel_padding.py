@@ -51,19 +51,9 @@ FEWEST_ROWS = 4
 def pad_channels(
     mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None, target: Any
 ) -> tuple[tvm.IRModule, int]:
-    """Module with convolutions of NCHW data and dense layers padded to whole vectors.
+    """Module with convolutions of NCHW data and dense layers padded to whole vectors of a CPU.
 
-    Parameters
-    ----------
-    mod, params
-        A Relay module with a ``main`` of static shapes, and its parameters, which are bound.
-    target
-        Target of one CPU, which gives the number of float32 in a vector.
-
-    Returns
-    -------
-    module, padded
-        The module, and how many operators were padded. Without any, only parameters are bound.
+    Parameters are bound, as by :func:`bound_model`; with it comes the number of padded operators.
     """
     bound = bound_model(mod, params)
     rewriter = _Rewriter(_float32_lanes(target))

@@ -38,20 +38,11 @@ __all__ = [
 
 
 def sink_into_concatenations(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
-    """Module with element-wise operators moved in front of concatenations that only they read.
+    """Module with element-wise operators moved in front of concatenations, and their number.
 
-    Done where it saves memory traffic: pieces with at least half of the bytes must be computed by
-    operators that it fuses with; where the pieces cannot be views, all pieces must.
-
-    Parameters
-    ----------
-    module
-        Straight-line code with types inferred, layouts chosen, nothing fused yet.
-
-    Returns
-    -------
-    module, sunk
-        The module, and the number of operators that were moved.
+    Only they read the concatenation. Done where it saves memory traffic: pieces with at least half
+    of the bytes must be computed by operators that it fuses with; where the pieces cannot be views,
+    all pieces must. Layouts have been chosen before.
     """
     sunk = 0
     while True:

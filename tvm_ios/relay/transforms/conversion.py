@@ -52,15 +52,7 @@ def convert(
     target: tvm.target.Target,
     conversion: Conversion,
 ) -> tvm.IRModule:
-    """Module with its parameters bound, in other layouts and types.
-
-    Parameters
-    ----------
-    module
-        A typed module, before any other pass.
-    params
-        Parameters among its inputs.
-    """
+    """Typed module in other layouts and types, with parameters bound; the first of all passes."""
     bound = tvm.IRModule(module.functions, module.type_definitions)
     main = relay.build_module.bind_params_by_name(module["main"], dict(params))
     bound[module.get_global_var("main")] = main

@@ -19,11 +19,6 @@ def fold_empty_tensors(module: tvm.IRModule) -> tvm.IRModule:
     """Module in which expressions with a zero in their shape are constants.
 
     Inputs stay, and so do operators with elements that read empty tensors, such as a sum.
-
-    Parameters
-    ----------
-    module
-        Straight-line code of static shapes, with types inferred.
     """
     main = module["main"]
     known: dict[relay.Expr, relay.Expr] = {

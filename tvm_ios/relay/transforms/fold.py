@@ -31,12 +31,8 @@ def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
     """Module in which calls that only move or cast a constant are constants.
 
     The constants are the ones that ``FoldConstant`` computes, bit by bit. A result of rank 0 is
-    left to that pass: a scalar that shows early is one more that TVM simplifies.
-
-    Parameters
-    ----------
-    module
-        Straight-line code with types inferred. Fused functions are not entered.
+    left to that pass: a scalar that shows early is one more that TVM simplifies. Fused functions
+    are not entered.
     """
     main = module["main"]
     constants: dict[relay.Expr, Array] = {}

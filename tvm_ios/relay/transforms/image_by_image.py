@@ -53,16 +53,8 @@ def run_image_by_image(
 ) -> tuple[tvm.IRModule, int]:
     """Module whose first layers run for one part of its batch after the other.
 
-    Parameters
-    ----------
-    mod, params
-        A Relay module with a ``main`` of static shapes, and its parameters, which are bound.
-
-    Returns
-    -------
-    module, parts
-        The module, and the number of parts of the batch. One where nothing would be gained, or an
-        operator may mix images before that; then only parameters are bound.
+    Parameters are bound, as by :func:`bound_model`; with it comes the number of parts. That is one
+    where nothing would be gained, or an operator may mix images before that.
     """
     bound = bound_model(mod, params)
     images = _images(bound["main"].params)

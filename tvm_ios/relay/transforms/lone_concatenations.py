@@ -38,15 +38,7 @@ def keep_concatenations_alone(
 ) -> tuple[tvm.IRModule, int]:
     """Module in which fusion stops around concatenations that are faster alone.
 
-    Parameters
-    ----------
-    module
-        Straight-line code with types inferred, layouts chosen, nothing fused yet.
-
-    Returns
-    -------
-    module, alone
-        The module, and the number of concatenations kept alone that TVM would have fused.
+    With it comes the number of those that TVM would have fused. Layouts have been chosen before.
     """
     main = module["main"]
     readers = count_readers(main.body)

@@ -66,11 +66,8 @@ def optimize(
 ) -> Optimized:
     """Result of ``relay.optimize``, in less time.
 
-    Parameters
-    ----------
-    sink
-        True keeps concatenations free of other operators, which TVM does not do; not done where the
-        pipeline has to run unchanged.
+    ``sink`` keeps concatenations free of other operators, which TVM does not do; not done where the
+    pipeline has to run unchanged.
     """
     # TVM binds parameters in the very module that it is given.
     own = module.clone()

@@ -34,15 +34,7 @@ def pad_rows(
 ) -> tuple[tvm.IRModule, int]:
     """Module with padded dense layers, whose rows TVM's kernel takes less than four at a time.
 
-    Parameters
-    ----------
-    mod, params
-        A Relay module with a ``main`` of static shapes, and its parameters, which are bound.
-
-    Returns
-    -------
-    module, padded
-        The module, and how many layers were padded. Without any, only parameters are bound.
+    Parameters are bound, as by :func:`bound_model`; with it comes the number of padded layers.
     """
     bound = bound_model(mod, params)
     dense = multiply_rows_at_once(bound)

@@ -31,13 +31,7 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
     """Module with markers around products with gates, and the number of markers.
 
     A product gets no marker behind it where it is larger than the weights it would go into.
-
-    Parameters
-    ----------
-    module
-        A typed module whose ``main`` consists of operators.
-    params
-        Parameters among its inputs.
+    ``params`` are the parameters among the inputs.
     """
     main = module["main"]
     order = graph_order(main.body)

@@ -24,12 +24,8 @@ REPEATING = ("broadcast_to", "expand_dims", "repeat", "reshape", "squeeze")
 def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
     """Module with ``nn.dense`` for each product whose right side is copies of one matrix.
 
-    Sums are taken over the same products, so only the order of additions may differ.
-
-    Parameters
-    ----------
-    module
-        A typed module; returned unchanged if its ``main`` has no such product.
+    Sums are taken over the same products, so only the order of additions may differ. Without such a
+    product the module itself is returned.
     """
     main = module["main"]
     matrices = {

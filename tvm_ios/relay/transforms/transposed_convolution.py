@@ -55,17 +55,7 @@ def convolve_transposed(
     """Module with transposed convolutions of NCHW data and constant weights as convolutions.
 
     Only those of one group without dilation, whose zeros and ends do not make too many products.
-
-    Parameters
-    ----------
-    mod, params
-        A Relay module with a ``main`` of static shapes, and its parameters, which are bound.
-
-    Returns
-    -------
-    module, written
-        The module, and the number of convolutions written so. Without any, only parameters are
-        bound.
+    Parameters are bound, as by :func:`bound_model`; with it comes the number of such convolutions.
     """
     bound = bound_model(mod, params)
     parts = in_parts(bound)  # where weights that were computed of constants are constants

@@ -44,19 +44,10 @@ KERNEL = "IOHW"
 
 
 def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
-    """Module with transposed convolutions of NHWC data in fused functions.
+    """Module with transposed convolutions of NHWC data in fused functions, and their number.
 
-    Only those of one group with constant weights.
-
-    Parameters
-    ----------
-    module
-        A typed module of only ``main``, parameters bound, before TVM's pipeline.
-
-    Returns
-    -------
-    module, kept
-        The module, and their number. Without any, the given module is returned.
+    Only those of one group with constant weights. The module has bound parameters, and comes before
+    TVM's pipeline; without such convolutions it is returned itself.
     """
     if not has_transposed(module):
         return module, 0

@@ -104,12 +104,12 @@ def _lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
 
 
 def _global_lp_pool(inputs: Any, attributes: Any, params: Any) -> Any:
-    """The same over the whole image."""
+    """Pooling by a norm over the whole image; as :func:`_lp_pool`."""
     return original("GlobalLpPool")([relay.abs(inputs[0])], attributes, params)
 
 
 def _pooling(name: str) -> Converter:
-    """A pooling; with ``ceil_mode`` TVM's own has windows that begin beyond the data."""
+    """Converter of poolings; with ``ceil_mode`` windows of TVM's own may begin beyond the data."""
 
     def convert(inputs: Any, attributes: Any, params: Any) -> Any:
         count = len(attributes["kernel_shape"])
@@ -206,7 +206,7 @@ def _quantize_linear(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa:
 
 
 def _along(value: Any, places: int) -> Any:
-    """One number, or one for each place of the axis that so many places from the end begin with."""
+    """Scale of one number, or with one for each place of an axis so many places from the end."""
     shape = frontend.infer_shape(value)
     if len(shape) > 1:
         raise ModelError("has scales for blocks; give one, or one for each place of an axis")

@@ -72,7 +72,7 @@ class _NamedGraph(frontend.GraphProto):  # type: ignore[misc]
         self._opset = opset
         self._node: Any = None
         self.first_dynamic = ""
-        """Which node was the first whose result has a shape that only values tell."""
+        """Sentence on the first node whose result has a shape that only values tell; or empty."""
 
     def _parse_graph_initializers(self, graph: Any) -> None:
         for tensor in graph.initializer:

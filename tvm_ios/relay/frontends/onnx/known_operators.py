@@ -1,4 +1,4 @@
-"""What TVM's importer knows of a node before it reads it, and which operators are written out."""
+"""Operators of ONNX that TVM's importer knows, gets wrong, or has to have written out by others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["STANDARD", "expanded", "require_known", "require_read"]
 STANDARD = ("", "ai.onnx")
 """Domains of the operators of ONNX itself."""
 OTHERS = ("com.microsoft", "org.pytorch.aten", "ai.onnx.ml")
-"""Further domains; TVM's importer goes by the operators' names alone."""
+"""Domains of other operators, of which TVM's importer goes by the names alone."""
 NOT_OF_ONNX = ("Attention",)
 """Operators of ONNX whose name TVM's importer takes for another domain's operator."""
 WRITTEN_OUT = ("DynamicQuantizeLinear", "Gelu")
@@ -76,16 +76,9 @@ def expanded(model: Any, opset: int) -> Any:
 
 
 def require_known(node: Any, opset: int, values: Container[str]) -> None:
-    """Refuse a node that the importer does not know.
+    """Refuse a node (``onnx.NodeProto``) that the importer does not know.
 
-    Parameters
-    ----------
-    node
-        An ``onnx.NodeProto``.
-    opset
-        Version of ONNX's operators in the model.
-    values
-        Names of the tensors that were computed so far.
+    ``values`` are the names of the tensors that were computed so far.
     """
     known = node.op_type in frontend._get_convert_map(opset)  # noqa: SLF001
     if node.domain in STANDARD:
@@ -112,12 +105,7 @@ def require_known(node: Any, opset: int, values: Container[str]) -> None:
 def require_read(node: Any, inputs: Collection[int], attributes: Collection[str]) -> None:
     """Refuse a node of which a converter has passed over a part that counts.
 
-    Parameters
-    ----------
-    node
-        An ``onnx.NodeProto``.
-    inputs, attributes
-        Places and names that nobody has read.
+    ``inputs`` and ``attributes`` are the places and names that nobody has read.
     """
     for place in sorted(inputs):
         raise ModelError(f"has the input {node.input[place]!r}, which TVM's importer passes over")

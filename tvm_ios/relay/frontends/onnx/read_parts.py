@@ -44,17 +44,17 @@ class ReadAttributes(dict[str, Any]):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """All names."""
+        """Names of all attributes."""
         self.unread.clear()
         return super().keys()
 
     def items(self) -> Any:
-        """All names and values."""
+        """Names and values of all attributes."""
         self.unread.clear()
         return super().items()
 
     def values(self) -> Any:
-        """All values."""
+        """Values of all attributes."""
         self.unread.clear()
         return super().values()
 
