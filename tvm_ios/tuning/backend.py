@@ -68,10 +68,4 @@ class TuningBackend(Protocol):
     def variants(
         self, records: Sequence[Path], target: tvm.target.Target
     ) -> Mapping[str, Application]:
-        """Ways to apply records of logs, of which the network's own time chooses one.
-
-        Returns
-        -------
-        variants
-            Functions by name that return a context to prepare and compile in, each time called.
-        """
+        """Ways to apply records of logs, by name, of which the network's own time chooses one."""

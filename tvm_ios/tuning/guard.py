@@ -35,10 +35,7 @@ watch({parent}, {mark!r}, {variable!r})
 def guarded_workers(*, threads: int = 1) -> Iterator[None]:
     """Context whose processes are gone afterwards, also after kill -9 of this process.
 
-    Parameters
-    ----------
-    threads
-        Number of threads that they run kernels on.
+    They run kernels on that many threads.
     """
     mark = uuid.uuid4().hex
     guard = start_guard(mark)

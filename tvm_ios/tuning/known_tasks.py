@@ -96,14 +96,11 @@ def known_tasks(
 ) -> KnownTasks:
     """Known records of each task of a model, from an index of logs.
 
-    Nothing is compiled or measured; TVM lowers the model, which takes seconds.
+    Nothing is compiled or measured; TVM lowers the model, which takes seconds. Records for other
+    targets do not count.
 
     Parameters
     ----------
-    mod, params
-        A Relay module, and its parameters by name.
-    target
-        Target that records have to be for; those of other targets do not count.
     tuner
         Tuner whose tasks are meant: each tuner divides a model in its own way.
     index

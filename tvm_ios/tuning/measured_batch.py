@@ -58,10 +58,7 @@ def measure_batch(
 ) -> list[Any]:
     """Results of all candidates of a batch, in the log before the device is free again.
 
-    Parameters
-    ----------
-    known
-        Results by place that need no device, such as those of candidates that do not compile.
+    ``known`` results, by place, need no device, such as those of candidates that do not compile.
     """
     results = dict(known or {})
     deaths: Counter[int] = Counter()
@@ -116,15 +113,10 @@ def device_answers(address: DeviceAddress) -> bool:
 def ask_device(
     address: DeviceAddress, question: Callable[[str, int, str], Any], *, limit_s: float
 ) -> Any:
-    """Answer of a device to one question.
+    """Answer of a device to a question: a function of the tracker's host and port, and the key.
 
     A process of its own asks: TVM waits without end for a device that others have, and for a
     machine that has lost power.
-
-    Parameters
-    ----------
-    question
-        Called in that process with host and port of the tracker, and the key.
     """
     worker = SafeWorker(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

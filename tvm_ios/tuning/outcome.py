@@ -42,12 +42,7 @@ class TaskOutcome:
     def with_candidates(self, costs_s: Sequence[float], flop: float) -> TaskOutcome:
         """Row with more candidates, whose trials are counted elsewhere.
 
-        Parameters
-        ----------
-        costs_s
-            Seconds of each candidate; infinite where it failed.
-        flop
-            Floating-point operations of one run.
+        Seconds are infinite where a candidate failed; ``flop`` is of one run.
         """
         best_s = min([*costs_s, math.inf if self.latency_ns is None else self.latency_ns / 1e9])
         return replace(
@@ -109,12 +104,7 @@ def notes_of_run(
 ) -> Iterator[str]:
     """Notes for the user: tasks without a record, an early end.
 
-    Parameters
-    ----------
-    done, total
-        Numbers of candidates that were measured, and that were to be measured.
-    late_s
-        The time budget in seconds, where it is spent.
+    ``done`` of ``total`` candidates were measured; ``late_s`` is a time budget that is spent.
     """
     without = [row.name for row in rows if row.latency_ns is None]
     if without:
@@ -145,13 +135,7 @@ def step_of_run(
 
 
 def progress_of_job(rows: Collection[TaskOutcome], total: int) -> JobProgress:
-    """Progress of tuning a job's kernels; candidates that were in the log count.
-
-    Parameters
-    ----------
-    total
-        Number of candidates that this call means to measure.
-    """
+    """Progress of a job that means to measure ``total`` candidates more; those in the log count."""
     known = sum(row.known for row in rows)
     return JobProgress(
         trials=known + sum(row.trials for row in rows),

@@ -58,15 +58,7 @@ def parse_tracker(text: str) -> tuple[str, int]:
 
 
 def require_tracker(text: str, key: str) -> int:
-    """Number of devices that a tracker has under a key, busy ones included.
-
-    Parameters
-    ----------
-    text
-        Address of the tracker, as for :func:`parse_tracker`.
-    key
-        Key that the devices were registered under.
-    """
+    """Number of devices that a tracker (``HOST:PORT``) has under a key, busy ones included."""
     host, port = parse_tracker(text)
     try:
         keys = tracker_keys(host, port, timeout_s=TIMEOUT_S)
@@ -130,10 +122,7 @@ def requested_device(
 def granted_device(options: DeviceOptions, address: str) -> RemoteDevice:
     """The tracker's device that options name, or the one that a stage was granted instead.
 
-    Parameters
-    ----------
-    address
-        Address as in :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
+    The address is :attr:`~tvm_ios.support.stage_gate.GrantedStage.address`.
     """
     if not address:
         tracker, key = options.rpc_tracker or "", options.rpc_key or ""

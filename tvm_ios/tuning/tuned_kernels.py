@@ -177,14 +177,9 @@ def tuned_kernels(
 ) -> Iterator[TunedKernels]:
     """Context with the faster of the tuned and untuned kernels, and their records in force.
 
-    Parameters
-    ----------
-    untuned
-        Model built without these records; its operator libraries may compute in all builds.
-    call
-        The call, whose clock gets the phases ``tune`` and ``build tuned``. Tuners get a share of
-        what is left of its budget. Builds that lost before, as its database knows, are not made
-        again.
+    The call's clock gets the phases ``tune`` and ``build tuned``. Tuners get a share of what is
+    left of its budget. Builds that lost before, as its database knows, are not made again. Operator
+    libraries of the untuned build may compute in all builds.
     """
     target = untuned.prepared.target
     logs, notes = _mended_logs(request)

@@ -139,11 +139,8 @@ class AnsorBackend:
     ) -> AbstractContextManager[None]:
         """Context in which models are compiled with the best records of these logs.
 
-        Parameters
-        ----------
-        without
-            Workloads that keep TVM's own kernel, such as those of
-            :func:`tvm_ios.tuning.ansor.choice.judged_records`.
+        Workloads in ``without`` keep TVM's own kernel, such as those of
+        :func:`tvm_ios.tuning.ansor.choice.judged_records`.
         """
         return apply_history(tuple(records), target, without=without)
 

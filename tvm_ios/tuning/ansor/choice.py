@@ -54,7 +54,8 @@ def judged_records(
     """Records that a model has, each raced with TVM's own kernel.
 
     Operators that differ between the builds are not raced: TVM has its own kernel for a dense layer
-    only while auto_scheduler is off.
+    only while auto_scheduler is off. A kernel's time is the lesser of those with the help of all
+    lanes and alone.
 
     Parameters
     ----------
@@ -63,11 +64,6 @@ def judged_records(
     recorded
         Workloads that have a record; others are not timed. Their kernels under auto_scheduler may
         be plain loops, which take a thousand times as long.
-    lanes
-        Number of lanes of the network. A kernel's time is the lesser of those with the help of all
-        lanes and alone.
-    session
-        Session on the device of the network.
     """
     keys = operator_workloads(tuned.extraction, tuned.prepared.target)
     workloads = frozenset(key for key in keys if key is not None and key in recorded)

@@ -61,12 +61,7 @@ def apply_history(
 ) -> Iterator[None]:
     """Context to compile in with the best of these records, and default schedules elsewhere.
 
-    Parameters
-    ----------
-    target
-        As for :meth:`tvm_ios.tuning.backend.TuningBackend.applied`.
-    without
-        Workloads that keep the default, whatever the logs hold.
+    Arguments are those of :meth:`tvm_ios.tuning.ansor.backend.AnsorBackend.applied`.
     """
     records = read_records(*logs).records if logs else ()
     wanted = [record for record in records if record.workload not in without]

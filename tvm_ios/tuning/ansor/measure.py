@@ -61,13 +61,7 @@ class Interruption:
 
 
 def builder(options: TuningOptions, width: int) -> auto_scheduler.LocalBuilder:
-    """TVM's builder: processes of its own, with a time limit for each candidate.
-
-    Parameters
-    ----------
-    width
-        Half as many candidates as TVM builds and runs at a time.
-    """
+    """TVM's builder: as many processes as its width, with a time limit for each candidate."""
     return auto_scheduler.LocalBuilder(timeout=math.ceil(options.build_timeout_s), n_parallel=width)
 
 

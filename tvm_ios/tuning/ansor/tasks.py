@@ -82,14 +82,10 @@ def extract_tasks(
     extra_modules: Sequence[tvm.IRModule] = (),
     cores: int,
 ) -> tuple[KernelTask, ...]:
-    """Tasks of a model, the most work first.
+    """Tasks of a user's model or a prepared one, the most work first; the device may be absent.
 
     Parameters
     ----------
-    mod, params
-        The user's model, or a prepared one.
-    target
-        Target for one device, which need not be present.
     extra_modules
         Further modules, such as merged stages; tasks only of these count as often as they run.
     cores
@@ -122,13 +118,7 @@ def extract_tasks(
 
 
 def hardware_params(target: tvm.target.Target, cores: int) -> auto_scheduler.HardwareParams:
-    """Hardware parameters for Ansor; from the target for a GPU that is absent.
-
-    Parameters
-    ----------
-    cores
-        Number of cores that a kernel will run on; for a CPU only.
-    """
+    """Hardware parameters for Ansor: of a CPU with so many cores, or of a GPU, absent or not."""
     if target.kind.name == "llvm":
         return auto_scheduler.HardwareParams(num_cores=cores, target=target)
     if tvm.device(str(target.kind.name)).exist:
@@ -155,10 +145,7 @@ def workloads_of(
 ) -> Counter[str]:
     """Number of runs of each workload with a reduction in a prepared module, under Ansor's context.
 
-    Parameters
-    ----------
-    names
-        Gets a name for each workload that has none.
+    ``names`` gets a name for each workload that has none.
     """
     environment = TracingEnvironment(TracingMode.EXTRACT_COMPLEX_TASK_ONLY)
     # As extract_tasks does, but for the pass that rewrites what is inside of fused functions.

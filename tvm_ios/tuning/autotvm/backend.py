@@ -115,7 +115,6 @@ class AutoTvmBackend:
         """Ways to apply records of logs: all of them, and those of one layout at a time.
 
         Of ways that choose the same candidates only one is kept.
-
         """
         pairs = _load(records, target)
         layouts = {
@@ -169,10 +168,7 @@ def _itself(context: Any) -> AbstractContextManager[None]:
 def _load(logs: Sequence[Path], target: tvm.target.Target | None = None) -> list[tuple[Any, Any]]:
     """AutoTVM's records in logs, without those of other tuners and of targets unknown here.
 
-    Parameters
-    ----------
-    target
-        Keeps only candidates that ran, and for a kernel those of this target if it has any.
+    With a target only candidates that ran, and for a kernel those of this target if it has any.
     """
     records: Sequence[TuningRecord] = read_records(*logs).records
     if target is not None:

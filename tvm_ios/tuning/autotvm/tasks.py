@@ -64,15 +64,7 @@ class KernelTask:
 def extract_tasks(
     modules: Sequence[tvm.IRModule], target: tvm.target.Target
 ) -> tuple[KernelTask, ...]:
-    """Tasks of Relay modules, each once, the most work first.
-
-    Parameters
-    ----------
-    modules
-        Models as users give them, or merged stages as they are compiled.
-    target
-        Target for one device.
-    """
+    """Tasks of Relay modules (models, or merged stages), each once, the most work first."""
     environment = TaskExtractEnv.get()
     environment.reset(None)
     with environment:

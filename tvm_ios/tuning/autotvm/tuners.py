@@ -64,12 +64,8 @@ def plan_tuner(
 ) -> PlannedTuner | None:
     """Tuner that measures nothing twice; None where the budget is spent.
 
-    Parameters
-    ----------
-    history
-        Records of the task in the log.
-    name
-        Name out of :data:`~tvm_ios.tuning.options.TUNERS`.
+    The history is the task's records in the log; the name is one of
+    :data:`~tvm_ios.tuning.options.TUNERS`.
     """
     known = {measured.config.index for measured, _ in history}
     space = len(task.task.config_space)

@@ -17,14 +17,8 @@ def tuning_curve(
     """Points at which a kernel became faster, the first and the last candidate among them.
 
     Before a kernel was tried it counts with its first time: tuners take kernels one by one, and
-    nobody times TVM's default schedule.
-
-    Parameters
-    ----------
-    records
-        Records in the order in which they were measured.
-    weights
-        How often the network runs the kernel of each workload; other workloads are left out.
+    nobody times TVM's default schedule. Records come in the order in which they were measured;
+    weights say how often the network runs the kernel of each workload, and others are left out.
     """
     chosen = [record for record in records if record.workload in weights]
     best: dict[str, float] = {}

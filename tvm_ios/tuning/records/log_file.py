@@ -25,10 +25,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 def locked(path: Path, flags: int) -> Iterator[int]:
     """Descriptor, locked by us alone, of the file that has a name.
 
-    Parameters
-    ----------
-    flags
-        Flags of ``os.open``. Reading gets writing, too, where that is allowed.
+    It is opened with flags of ``os.open``; reading gets writing, too, where that is allowed.
     """
     while True:
         descriptor = _opened(path, flags)
@@ -52,12 +49,7 @@ def make_folder(path: Path) -> None:
 def append_bytes(path: Path, data: bytes) -> None:
     """Append whole lines in one write; half a line at the end of the file stays alone.
 
-    Parameters
-    ----------
-    path
-        The file; made, with its folders, if missing.
-    data
-        Bytes that end with a newline.
+    A missing file is made, with its folders.
     """
     make_folder(path)
     with locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
@@ -78,13 +70,8 @@ def end_line(path: Path) -> None:
 def replace_file(path: Path, descriptor: int, data: bytes) -> None:
     """Replace a locked file by one with other content, which nobody ever sees half done.
 
-    Parameters
-    ----------
-    path
-        The file; a link stays a link.
-    descriptor
-        Descriptor of the locked file, at the end of what the caller has read. Lines behind that
-        were written without the lock, as by stock TVM, and go to the end of the new file.
+    The descriptor stands at the end of what the caller has read. Lines behind that were written
+    without the lock, as by stock TVM, and go to the end of the new file. A link stays a link.
     """
     place = path.resolve()
     new_name = place.with_name(f".{place.name}.mending")

@@ -78,13 +78,7 @@ class RecordIndex:
 
 
 def logs_in(folder: Path | None = None) -> tuple[Path, ...]:
-    """Tuning logs in a folder and below it, by name: files that end in ``.log``.
-
-    Parameters
-    ----------
-    folder
-        Folder to look in; the cache folder of tvm-ios where omitted.
-    """
+    """Tuning logs (``.log``) in a folder and below it, by name; the cache folder where omitted."""
     top = cache_directory() if folder is None else folder
     found = (
         Path(place) / name

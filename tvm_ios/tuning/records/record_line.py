@@ -84,17 +84,10 @@ class RejectedLine:
 
 
 def parse_line(text: str, *, path: Path, line_number: int) -> list[TuningRecord | RejectedLine]:
-    """Records of a line, and its parts that are none.
+    """Records of a line without its newline, and its parts that are none.
 
     A writer that was killed leaves half a record without a newline, with the next record behind it;
     that one is found. Records that share a line are kept, and the line is rejected as well.
-
-    Parameters
-    ----------
-    text
-        Line without the newline.
-    path, line_number
-        Place of the line.
     """
 
     def one(part: str) -> TuningRecord | RejectedLine:

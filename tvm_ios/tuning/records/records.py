@@ -47,13 +47,7 @@ class RecordLog:
 
 
 def read_records(*paths: str | os.PathLike[str]) -> RecordLog:
-    """Records in logs of either format, or of both.
-
-    Parameters
-    ----------
-    paths
-        Logs; lines that begin with ``#`` are comments, as for TVM.
-    """
+    """Records in logs of either format, or of both; lines that begin with ``#`` are comments."""
     pieces = [piece for path in paths for piece in _pieces(Path(path), _content(Path(path)))]
     return RecordLog(
         records=tuple(piece for piece in pieces if isinstance(piece, TuningRecord)),
@@ -77,12 +71,8 @@ def distinct_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
 def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
     """Append lines in one write, behind lines that other processes append.
 
-    Parameters
-    ----------
-    path
-        The log; made, with its folders, if missing. Half a line at its end stays alone.
-    lines
-        Records as TVM encodes them, with or without a newline at the end.
+    A missing log is made, with its folders; half a line at its end stays alone. Lines are records
+    as TVM encodes them, with or without a newline at the end.
     """
     log = Path(path)
     whole = [line.rstrip("\r\n") for line in lines]
@@ -99,20 +89,10 @@ def append_records(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
 
 
 def mend_records(path: str | os.PathLike[str]) -> int:
-    """Move everything that is no record out of a log, into :func:`rejected_path`.
+    """Move what is no record out of a log, into :func:`rejected_path`; return the number of parts.
 
     Nobody ever sees half a log: another file takes its place at once, with records and comments
-    unchanged. A log that needs no mending may be read-only.
-
-    Parameters
-    ----------
-    path
-        The log; nothing happens if it is missing.
-
-    Returns
-    -------
-    moved
-        Number of lines, or parts of lines, that were moved.
+    unchanged. A log that needs no mending may be read-only, or missing.
     """
     log = Path(path)
     try:
@@ -127,15 +107,7 @@ def mend_records(path: str | os.PathLike[str]) -> int:
 def write_records(
     path: str | os.PathLike[str], records: Iterable[TuningRecord], *, force: bool = False
 ) -> None:
-    """Make a log of these records.
-
-    Parameters
-    ----------
-    path
-        A new file; its folders are made.
-    force
-        True replaces an existing file, at once.
-    """
+    """Make a new log of these records; ``force`` replaces an existing file at once."""
     log = Path(path)
     data = _encoded(record.line for record in records)
     try:
@@ -154,16 +126,10 @@ def write_records(
 def best_records(
     records: Iterable[TuningRecord], *, per_workload: int = 1
 ) -> tuple[TuningRecord, ...]:
-    """Fastest records of each workload on each target, fastest first.
+    """Fastest records, ``per_workload`` of each workload on each target, fastest first.
 
-    Equally fast ones stay in order; a candidate that was measured twice counts once.
-
-    Parameters
-    ----------
-    records
-        Records of one or more logs; failed ones are left out.
-    per_workload
-        Largest number of candidates of one workload on one target.
+    Failed ones are left out. Equally fast ones stay in order; a candidate that was measured twice
+    counts once.
     """
     if per_workload < 1:
         raise OptionError(f"per_workload is {per_workload}; give 1 or more")
