@@ -48,23 +48,14 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
         guard.wait()
 
 
-def start_guard(
-    mark: str, variable: str = MARK, environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
-    """Process that ends all marked processes once this process is gone.
-
-    Parameters
-    ----------
-    environment
-        Environment variables of the guard; those of this process where omitted.
-    """
+def start_guard(mark: str, variable: str = MARK) -> subprocess.Popen[bytes]:
+    """Process that ends all marked processes once this process is gone."""
     return subprocess.Popen(
         [sys.executable, "-S", "-E", "-P", "-c", _guard_code(mark, variable)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for us; the guard goes when we say so
-        env=environment,
     )
 
 

@@ -38,11 +38,6 @@ class KnownTask:
     records: tuple[KnownWorkload, ...]
     """Known workloads with this key; empty where nothing is known."""
 
-    @property
-    def is_known(self) -> bool:
-        """True if a candidate ran."""
-        return any(row.candidates for row in self.records)
-
     def candidates_in(self, log: Path) -> int:
         """Number of candidates in a log, failed ones included, as its tuner counts them."""
         return sum(row.candidates.get(log, 0) + row.failed.get(log, 0) for row in self.records)
@@ -60,7 +55,7 @@ class KnownTasks:
     @property
     def missing(self) -> tuple[KnownTask, ...]:
         """Tasks without a record of a candidate that ran."""
-        return tuple(task for task in self.tasks if not task.is_known)
+        return tuple(task for task in self.tasks if not any(row.candidates for row in task.records))
 
     @property
     def is_complete(self) -> bool:

@@ -20,7 +20,6 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.host import default_lanes
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
@@ -28,13 +27,12 @@ from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.report.records_in_force import RecordFormat, RecordsInForce
 from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.support.cache_folder import cache_directory
-from tvm_ios.support.stage_gate import OpenGate, StageGate
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records
 from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
-from tvm_ios.tuning.backend import Application, TuningBackend
+from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
@@ -52,7 +50,11 @@ __all__ = [
     "tuned_kernels",
 ]
 
-BACKENDS = ("autotvm", "auto_scheduler")
+_BACKENDS: Mapping[str, type[AutoTvmBackend | AnsorBackend]] = {
+    "autotvm": AutoTvmBackend,
+    "auto_scheduler": AnsorBackend,
+}
+BACKENDS = tuple(_BACKENDS)
 UNTUNED = "untuned"
 TUNERS_SHARE = 0.6
 """Tuners' share of the time left when they begin; builds, searches and races need the rest."""
@@ -188,7 +190,10 @@ def tuned_kernels(
         with call.clock.phase("tune"):
             with call.clock.gate.stage(call.to_prepare("merges")):
                 merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
-            outcome = _backend(request.backend, merged, request.device, call.clock.gate).tune(
+            backend = _BACKENDS[request.backend](
+                extra_modules=merged, device=request.device, gate=call.clock.gate
+            )
+            outcome = backend.tune(
                 mod,
                 params or {},
                 target,
@@ -318,20 +323,6 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
     return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 
 
-def _backend(
-    name: str,
-    extra_modules: tuple[tvm.IRModule, ...] = (),
-    device: DeviceOptions | None = None,
-    gate: StageGate | None = None,
-) -> TuningBackend:
-    kind = AutoTvmBackend if name == "autotvm" else AnsorBackend
-    return kind(
-        extra_modules=extra_modules,
-        device=device or DeviceOptions(),
-        gate=gate or OpenGate(most_cores=default_lanes()),
-    )
-
-
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
     """Widest merges of convolutions that read one tensor; each needs a kernel of its own."""
     by_operand: dict[str, list[int]] = {}
@@ -363,5 +354,5 @@ def _variants(logs: Sequence[Path], target: tvm.target.Target) -> dict[str, Appl
             log for log in logs if any(r.format is log_format for r in read_records(log).records)
         ]
         if fitting:
-            found.update(_backend(log_format.value).variants(fitting, target))
+            found.update(_BACKENDS[log_format.value]().variants(fitting, target))
     return found

@@ -87,13 +87,7 @@ class AnsorBackend:
         *,
         time_left: TimeBudget | None = None,
     ) -> TuningOutcome:
-        """Outcome of :meth:`tune` for given tasks of one target.
-
-        Parameters
-        ----------
-        time_left
-            Rest of ``time_budget_s``; all of it where omitted.
-        """
+        """Outcome of :meth:`tune` for tasks of one target, of whose time a part may be spent."""
         begin = time.monotonic()
         _require_cost_model()
         if time_left is None:

@@ -49,7 +49,6 @@ def judged_records(
     *,
     lanes: int,
     session: MeasuringSession,
-    options: CompareOptions = BRIEF,
 ) -> JudgedRecords:
     """Records that a model has, each raced with TVM's own kernel.
 
@@ -84,7 +83,7 @@ def judged_records(
         }
         comparison = compare(
             contestants,
-            options=options,
+            options=BRIEF,
             ping_pong_ns=own_runner.ping_pong_ns,
             patience=session.patience,
         )

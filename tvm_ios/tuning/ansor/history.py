@@ -54,10 +54,7 @@ def recorded_workloads(logs: Sequence[Path], target: tvm.target.Target) -> froze
 
 @contextmanager
 def apply_history(
-    logs: Sequence[Path],
-    target: tvm.target.Target | None = None,
-    *,
-    without: Collection[str] = frozenset(),
+    logs: Sequence[Path], target: tvm.target.Target | None, *, without: Collection[str]
 ) -> Iterator[None]:
     """Context to compile in with the best of these records, and default schedules elsewhere.
 

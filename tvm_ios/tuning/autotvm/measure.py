@@ -133,11 +133,12 @@ class Measuring:
         self, granted: GrantedStage, inputs: Sequence[Any], built: Sequence[Any]
     ) -> Iterator[Any]:
         """Results of compiled candidates on the granted device; one by one on a gate's device."""
-        self._reach(granted)
+        address = self._address(granted)
+        self._runner.key, self._runner.host = address.key, address.host
+        self._runner.port = address.port
         if not granted.address:
             yield from self._runner.run(inputs, built)
             return
-        address = DeviceAddress.granted(granted.address)
         for one, code in zip(inputs, built, strict=True):
             with watched_device(address, lambda: (self._runner.executor,)):
                 results = self._runner.run([one], [code])
@@ -156,12 +157,6 @@ class Measuring:
             self._end_pair()
             return True
         return False
-
-    def _reach(self, granted: GrantedStage) -> None:
-        """Point the runner at the device that a stage was granted."""
-        address = self._address(granted)
-        self._runner.key, self._runner.host = address.key, address.host
-        self._runner.port = address.port
 
     def _address(self, granted: GrantedStage) -> DeviceAddress:
         if granted.address:
