@@ -109,12 +109,7 @@ def changes_for(
 ) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are tried.
 
-    Parameters
-    ----------
-    pad_channels
-        False leaves channels and rows unchanged.
-    libraries
-        Operator libraries that may compute operators; each has a preferred layout.
+    ``pad_channels`` is for channels and rows; operator libraries may have a preferred layout.
     """
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []

@@ -111,7 +111,7 @@ def choose_build(
     prices_count: bool = False,
     within_s: float = math.inf,
 ) -> BuildChoice:
-    """Fastest of the builds that beat the first one, or the first one.
+    """Fastest of the builds of one network that beat the first one, or the first one.
 
     A build beats it if it is faster beyond the noise. A long network has few rounds, in which the
     noise of a busy machine hides a few per cent. So if no build is, and prices count, one that is
@@ -125,8 +125,6 @@ def choose_build(
 
     Parameters
     ----------
-    builds
-        Builds of one network by name.
     prices_count
         True lets prices of single operators count. They say nothing of tuned kernels, which were
         chosen by such prices.

@@ -164,14 +164,9 @@ def search_schedule(
     *,
     budget: TimeBudget,
 ) -> SearchResult:
-    """Search with measured prices, with progress for the clock.
+    """Search with measured prices, whose progress the clock gets after every batch of prices.
 
-    Parameters
-    ----------
-    clock
-        Gets the progress after every batch of prices.
-    budget
-        Time of the search; when it is spent, the best schedule so far is taken.
+    When the budget is spent, the best schedule so far is taken.
     """
 
     def report(step: SearchProgress) -> None:

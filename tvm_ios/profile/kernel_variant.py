@@ -104,15 +104,10 @@ def variants_of(graph: OperatorGraph) -> tuple[KernelVariant, ...]:
 
 
 def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], bool]) -> VariantGraph:
-    """Graph of a built model, with the code of each kernel.
+    """Graph of a built model, with the code of each kernel; ``needs_no_kernel`` tells views.
 
     Tuning records and pass options give one workload different kernels, and whether a concatenation
     needs a kernel depends on its graph. No price may outlive that.
-
-    Parameters
-    ----------
-    needs_no_kernel
-        True for an operator that became a view.
     """
     codes = built.kernels.staged.kernel_codes
     return with_variants(
@@ -142,14 +137,7 @@ def without_help(graph: OperatorGraph, operators: Collection[int]) -> VariantGra
 def by_library(graph: VariantGraph, library: str, names: Mapping[int, str]) -> VariantGraph:
     """Graph with calls of an operator library in place of the kernels of some operators.
 
-    Parameters
-    ----------
-    graph
-        Graph with other kernels.
-    library
-        Key of the library in files.
-    names
-        Names of the calls, by operator.
+    The library is named by its key in files, and each call by its operator.
     """
     return with_variants(
         graph,

@@ -98,16 +98,9 @@ def raced_end(
     session: MeasuringSession,
     keep: Callable[[KnownRace], None],
 ) -> RaceEnd:
-    """Outcome of a race, which ends when it is decided.
+    """Outcome of a race, which ends when it is decided; ``keep`` gets it, for later calls.
 
     It may wait anew for the machine's fast mode, however long the search has waited.
-
-    Parameters
-    ----------
-    models, options, session
-        As for :func:`~tvm_ios.profile.race.race`.
-    keep
-        Gets the race, for later calls.
     """
     session.patience.renew()
     comparison = race(

@@ -32,14 +32,7 @@ class LibraryWay:
 class LibraryKernels:
     """Calls of operator libraries that can replace kernels of built libraries, on one device.
 
-    Parameters
-    ----------
-    stages
-        Runner of the stages of built libraries.
-    opened
-        Operator libraries on the same device; they have to outlive the stages.
-    libraries
-        Operator libraries to try, with their options.
+    Opened operator libraries have to outlive the stages.
     """
 
     def __init__(
@@ -64,12 +57,7 @@ class LibraryKernels:
     def add(self, library: int, calls: Sequence[Any]) -> dict[str, LibraryWay]:
         """Built library with calls in place of kernels, one for each operator library that has any.
 
-        Parameters
-        ----------
-        library
-            Number of the built library.
-        calls
-            Kernel calls of the built library in Relay, in node order.
+        The library has a number; its kernel calls in Relay come in node order.
         """
         if not self._libraries:
             return {}

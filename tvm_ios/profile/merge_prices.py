@@ -34,12 +34,8 @@ class KernelChoice:
 class MergePrices:
     """Prices of the merge stages of one built module.
 
-    Parameters
-    ----------
-    measured
-        Cost model that prices stages by themselves.
-    able
-        Operators that each operator library can compute, by its key in files.
+    ``measured`` prices stages by themselves; ``able`` are the operators that each operator library
+    can compute, by its key in files.
     """
 
     def __init__(

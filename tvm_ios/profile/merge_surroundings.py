@@ -16,13 +16,7 @@ __all__ = ["MergeSurroundings"]
 
 
 class MergeSurroundings:
-    """Network that merge stages are put into.
-
-    Parameters
-    ----------
-    staged
-        The network without merges.
-    """
+    """Network without merges, that merge stages are put into."""
 
     def __init__(self, staged: StagedBuild) -> None:
         self._extraction = staged.extraction

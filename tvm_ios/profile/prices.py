@@ -52,10 +52,7 @@ __all__ = [
 class KernelPrices:
     """Prices of stages of one built module; a CostModel for its graph and no other.
 
-    Parameters
-    ----------
-    database
-        Store of prices; None keeps them in memory only.
+    Without a database, prices are kept in memory only.
     """
 
     def __init__(
@@ -122,16 +119,9 @@ class KernelPrices:
         )
 
     def use(self, libraries: Mapping[int, str], unsplit: Iterable[int]) -> None:
-        """Have operator libraries compute some operators, and keep some on one lane.
+        """Have libraries, by their keys, compute some operators, and keep some on one lane.
 
         Operators must have been priced; later prices are under this choice.
-
-        Parameters
-        ----------
-        libraries
-            Keys of operator libraries, by operator.
-        unsplit
-            Operators that stay on one lane.
         """
         self.fastest_library = dict(libraries)
         self.runner.operator_ns = self.operator_ns = tuple(
@@ -364,16 +354,9 @@ def measured_cost_model(
     database: ProfileDatabase | str | Path | None = None,
     options: MeasureOptions | None = None,
 ) -> Iterator[KernelPrices]:
-    """Build a prepared module and price its stages on this machine.
+    """Build a module prepared for this machine's CPU or GPU, and price its stages there.
 
-    Parameters
-    ----------
-    prepared
-        A module prepared for a CPU, or for a GPU of this machine.
-    lanes
-        Number of lanes to price for, as for :func:`tvm_ios.tune`.
-    database
-        A profile database or its file; the default file where omitted.
+    ``lanes`` are those of :func:`tvm_ios.tune`, and the database is that of :func:`open_database`.
     """
     device = local_device(prepared.target)
     chosen_lanes = device.require_lanes(lanes)
@@ -395,13 +378,7 @@ def measured_cost_model(
 def profile_context(
     target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
-    """Conditions of all prices of one search, besides the stages.
-
-    Parameters
-    ----------
-    target, lanes
-        Target of the kernels, and number of lanes that run them.
-    """
+    """Conditions of all prices of one search, besides the stages."""
     versions = (*compilers(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
     return ProfileContext(
         device=device.name,

@@ -49,10 +49,7 @@ def compiled_for(
 ) -> CompiledModel:
     """Compiled schedule, with all that operator libraries find out of their calls on a device.
 
-    Parameters
-    ----------
-    database
-        Where they store it, unless the session has a database already.
+    They store it in the database, unless the session has one already.
     """
     model = lower_schedule(built, schedule, lanes=lanes)
     return replace(model, plan=session.libraries(database).complete(model.plan))
@@ -67,20 +64,16 @@ def race(
     until_decided: bool = False,
     within_s: float = math.inf,
 ) -> Comparison:
-    """Time compiled models, and others, against each other on the same inputs, interleaved.
+    """Time models of one network, and others, against each other on the same inputs, interleaved.
 
     Parameters
     ----------
-    models
-        Compiled models of the same network, by name.
     others
         More contestants by name, with inputs set; timed before the models in a round.
     until_decided
         True may end the race once the fastest one is known.
     within_s
         Seconds left for the race.
-    session
-        Session on the device that the models run on.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}
@@ -129,13 +122,7 @@ def _sample_s(run_ns: float, options: CompareOptions) -> float:
 
 
 def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> float:
-    """Estimated seconds of a race that chooses, if nothing ends it early.
-
-    Parameters
-    ----------
-    run_ns
-        Nanoseconds of a contestant's run.
-    """
+    """Estimated seconds of a race of such runs that chooses, if nothing ends it early."""
     each_s = round_s(run_ns, options, contestants=contestants)
     is_long = each_s >= options.longest_s
     least = least_rounds(options.confidence) if is_long else EARLY_LOOKS[0]
@@ -146,15 +133,7 @@ def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> f
 def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
     """Contestant to keep: the fastest of those that beat sequential order beyond the noise.
 
-    Parameters
-    ----------
-    names
-        Names of the contestants in the comparison, sequential order among them.
-
-    Returns
-    -------
-    kept, reason
-        The reason is a sentence for people.
+    The reason, a sentence for people, comes with it. Sequential order has to be among the names.
     """
     base = names[Contestant.SEQUENTIAL]
     speedups = {

@@ -42,16 +42,8 @@ class _Merged:
 class RelayStageRunner:
     """Native runner of any stage of a built module; a StageRunner for the measured cost model.
 
-    A context manager: leaving it stops the lanes.
-
-    Parameters
-    ----------
-    lanes
-        Number of lanes the stages run on.
-    session
-        Session on their device.
-    database
-        Facts that operator libraries found out before, for models that may use them.
+    A context manager: leaving it stops the lanes. Facts that operator libraries found out before
+    come from the database.
     """
 
     def __init__(
@@ -67,7 +59,8 @@ class RelayStageRunner:
         self.session = session
         self._merged: dict[tuple[tuple[str, bool], ...], _Merged] = {}
         self._apart: dict[int, int] = {}
-        self._notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        """Lines that a reader of the prices ought to know, once the runner is closed."""
         self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
         self._base_library = self._add(built.kernels)
         self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
@@ -90,11 +83,6 @@ class RelayStageRunner:
         return {library: way.names for library, way in self._ways.items()}
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines that a reader of the prices ought to know, once the runner is closed."""
-        return self._notes
-
-    @property
     def idle_lanes_help(self) -> bool:
         """True if a long operator is faster where other lanes are idle."""
         return self.session.device.traits.idle_lanes_help
@@ -107,8 +95,8 @@ class RelayStageRunner:
 
     def close(self) -> None:
         """Stop the lanes; may be called twice."""
-        if not self._notes:
-            self._notes = (*self.session.notes(), *self._native.notes())
+        if not self.notes:
+            self.notes = (*self.session.notes(), *self._native.notes())
         self._native.close()
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:

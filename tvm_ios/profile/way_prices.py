@@ -52,15 +52,7 @@ class PricedWay:
 
 
 class WayPrices:
-    """Prices of the operators of one built module, in each way.
-
-    Parameters
-    ----------
-    runner
-        Runner of the operators, which knows those that operator libraries can compute.
-    whole
-        Graph with own kernels.
-    """
+    """Prices of the operators of one built module, in each way; ``whole`` has its own kernels."""
 
     def __init__(
         self, runner: RelayStageRunner, whole: VariantGraph, measured: MeasuredCostModel

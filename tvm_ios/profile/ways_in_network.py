@@ -78,14 +78,8 @@ def ways_in_network(
 
     A network for each way is run by turns, with all operators computed that way that can be and are
     not priced far slower. The least of an operator's times counts, since others on the machine only
-    add to it. Only short operators may stay on one lane.
-
-    Parameters
-    ----------
-    prices
-        Prices of a build whose operators were priced.
-    clock_ns
-        Tells when rounds have taken long enough.
+    add to it. Only short operators may stay on one lane. The operators have been priced; the clock
+    tells when rounds have taken long enough.
     """
     ways: dict[str, OperatorWays] = {}
     for library in (None, *prices.runner.library_names):

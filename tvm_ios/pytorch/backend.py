@@ -33,13 +33,8 @@ def tvm_ios(
 ) -> Callable[..., Any]:
     """A graph that torch captured, as a function that runs it with schedules of our own.
 
-    Parameters
-    ----------
-    gm, example_inputs
-        The graph, and its first arguments: tensors of the caller, weights, and numbers where a size
-        is free.
-    options
-        See :class:`BackendOptions`.
+    Example inputs are tensors of the caller, weights, and numbers where a size is free. Options are
+    those of :class:`BackendOptions`.
     """
     if unknown:
         raise OptionError(

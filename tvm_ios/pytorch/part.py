@@ -17,14 +17,8 @@ __all__ = ["CompiledPart"]
 class CompiledPart(torch.nn.Module):
     """A compiled model in the place of a module of torch.
 
-    Parameters
-    ----------
-    model
-        Compiled model for these inputs.
-    names
-        Names of the inputs in the order of the module's; unused ones are left out.
-    example
-        Result of the module for example inputs: a tensor, or a tuple of them.
+    Names are those of the module's inputs, in order; the model leaves out unused ones. The example
+    is the module's result, a tensor or a tuple of them.
 
     Raises
     ------

@@ -40,13 +40,8 @@ _PREFIX = "tvm_ios_part_"
 class GraphProgram:
     """A graph of torch as a function that is compiled for the present sizes and weights.
 
-    Parameters
-    ----------
-    graph
-        Graph, compiled at once for its example inputs, and again when sizes or weights change. A
-        weight that changes for the second time is state, and an input from then on.
-    options
-        Options of tuning each part.
+    It is compiled at once for its example inputs, and again when sizes or weights change. A weight
+    that changes for the second time is state, and an input from then on.
     """
 
     def __init__(self, graph: CapturedGraph, options: BackendOptions) -> None:
