@@ -52,8 +52,17 @@ class Scheduler(Enum):
     SEQUENTIAL = "sequential"
 
 
+@tvm.transform.module_pass(opt_level=3, name="tvm_ios.ScheduleOperators")
 @dataclass(frozen=True, kw_only=True)
-class _Options:
+class ScheduleOperators:
+    """Pass that partitions a module into stages of concurrent or merged operators.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value nobody can honour; raised where the pass is made.
+    """
+
     target: Any
     """Target, in any form :class:`tvm.target.Target` takes."""
     params: Mapping[str, Any] | None = None
@@ -69,18 +78,6 @@ class _Options:
     where omitted. Not read by IOS with a cost model."""
     database: ProfileDatabase | str | Path | None = None
     """Database of measured prices; the default file where omitted."""
-
-
-@tvm.transform.module_pass(opt_level=3, name="tvm_ios.ScheduleOperators")
-@dataclass(frozen=True, kw_only=True)
-class ScheduleOperators(_Options):
-    """Pass that partitions a module into stages of concurrent or merged operators.
-
-    Raises
-    ------
-    OptionError
-        If an option has a value nobody can honour; raised where the pass is made.
-    """
 
     def __post_init__(self) -> None:
         self.chosen_scheduler()
