@@ -34,7 +34,9 @@ __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_
 FORMS = 3
 """Version of the changes: counted up when one makes something else, which outdates old choices."""
 
-_LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], tuple[tvm.IRModule, str] | None]
+Changed = tuple[tvm.IRModule, str]
+"""Changed module, parameters bound, with a line on the change."""
+_LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], Changed | None]
 """Function that lays a candidate out."""
 
 
@@ -82,8 +84,8 @@ class ModelChange:
     """Name of a change that is undone first, with all changes after it."""
     replaces: bool = False
     """True leaves models alone that lack the change in ``undoes``."""
-    rewrite: Callable[[BuildCandidate, tvm.target.Target], tuple[tvm.IRModule, str] | None]
-    """Changed module, parameters bound, with a line on the change; None where nothing changes."""
+    rewrite: Callable[[BuildCandidate, tvm.target.Target], Changed | None]
+    """Makes the change; returns None where it changes nothing."""
 
     def of(self, candidate: BuildCandidate, target: tvm.target.Target) -> BuildCandidate | None:
         """The candidate, changed; None where there is nothing to change."""
@@ -156,7 +158,7 @@ def _layout_change(layout: str, rewrite: _LaidOut) -> ModelChange:
 
 def _laid_out_whole(
     layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+) -> Changed | None:
     """Layout for a library: as for TVM's kernels, but transposed convolutions stay in one piece."""
     found = _laid_out(layout, candidate, target)
     typed = candidate.checked.typed
@@ -168,9 +170,7 @@ def _laid_out_whole(
     return (mod, "; ".join(told)) if told else None
 
 
-def _laid_out(
-    layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+def _laid_out(layout: str, candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
     typed = candidate.checked.typed
     if is_prepared(typed):
         return None
@@ -184,9 +184,7 @@ def _laid_out(
     return (mod, told) if changed else None
 
 
-def _convolved(
-    candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+def _convolved(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
     del target  # the same convolutions on every CPU
     # Nearly every model has none, and binding its parameters to find that out takes a while.
     if not has_transposed(candidate.checked.typed):
@@ -210,7 +208,7 @@ def _convolved_change(layout: str) -> ModelChange:
 
 def _convolved_in(
     layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+) -> Changed | None:
     found = _convolved(candidate, target)
     if found is None:
         return None
@@ -222,9 +220,7 @@ def _convolved_in(
     return mod, f"{told}; {told_then}"
 
 
-def _padded(
-    candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+def _padded(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
     if not may_pad(candidate.checked.typed, target):
         return None
     mod, padded = pad_channels(candidate.checked, candidate.params, target)
@@ -232,9 +228,7 @@ def _padded(
     return (mod, told) if padded else None
 
 
-def _with_rows(
-    candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+def _with_rows(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
     del target  # the same rows on every CPU
     if not may_pad_rows(candidate.checked.typed):
         return None
@@ -256,7 +250,7 @@ def _apart_change(layout: str) -> ModelChange:
 
 def _image_by_image(
     layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> tuple[tvm.IRModule, str] | None:
+) -> Changed | None:
     del target  # what outgrows the caches of one CPU outgrows those of others
     typed = candidate.checked.typed
     if is_prepared(typed) or not has_several_images(typed, candidate.params):

@@ -23,7 +23,7 @@ from tvm.ir.transform import PassContext
 from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_ios.host import cached_libinfo
-from tvm_ios.relay.context import offline_tophub
+from tvm_ios.relay.context import offline_tophub, quiet_lookups
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.kernels import empty_compiler, lowering
 from tvm_ios.relay.transforms.pipeline import UNSHARER
@@ -171,13 +171,8 @@ def _inner(entity: Any) -> Any:
 def _default_config(task: autotvm.task.Task) -> Any:
     """Candidate that TVM uses where it finds no record."""
     context = FallbackContext()
-    silent = autotvm.GLOBAL_SCOPE.silent
-    autotvm.GLOBAL_SCOPE.silent = True
-    try:
-        with context, task.target:
-            task.func(*task.args)
-    finally:
-        autotvm.GLOBAL_SCOPE.silent = silent
+    with quiet_lookups(), context, task.target:
+        task.func(*task.args)
     (config,) = context.memory.values()
     return config
 
