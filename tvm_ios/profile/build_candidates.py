@@ -111,7 +111,7 @@ def changes_for(
 ) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are tried.
 
-    ``pad_channels`` is for channels and rows; operator libraries may have a preferred layout.
+    Without ``pad_channels`` channels and rows stay unchanged. Libraries may prefer a layout.
     """
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []

@@ -52,7 +52,7 @@ class PricedWay:
 
 
 class WayPrices:
-    """Prices of the operators of one built module, in each way; ``whole`` has its own kernels."""
+    """Prices of the operators of one built module in each way; ``whole`` has TVM's own kernels."""
 
     def __init__(
         self, runner: RelayStageRunner, whole: VariantGraph, measured: MeasuredCostModel

@@ -35,7 +35,7 @@ watch({parent}, {mark!r}, {variable!r})
 def guarded_workers(*, threads: int = 1) -> Iterator[None]:
     """Context whose processes are gone afterwards, also after kill -9 of this process.
 
-    They run kernels on that many threads.
+    ``threads`` is the number of threads on which they run kernels.
     """
     mark = uuid.uuid4().hex
     guard = start_guard(mark)
