@@ -58,12 +58,7 @@ def said_how_to_go_on(results: Sized, cells: int, go_on: str) -> Iterator[None]:
 def only_one(folder: Path, *, what: str, otherwise: str) -> Iterator[None]:
     """Hold a folder of results for this process: two of them would measure each other.
 
-    Parameters
-    ----------
-    what
-        What is run there, for messages: ``the grid``.
-    otherwise
-        What to do where nothing can be written there.
+    Messages say ``what`` is run there, and what to do ``otherwise`` if nothing can be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

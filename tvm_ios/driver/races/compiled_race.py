@@ -42,12 +42,8 @@ def race_files(
 ) -> Comparison:
     """Time compiled models on made-up inputs, one sample of each in every round.
 
-    Parameters
-    ----------
-    files
-        What ``tune`` or ``export_library`` wrote, by the names that the result has.
-    lanes, any_processor_model
-        As for :func:`tvm_ios.load`, of each.
+    The files have the names that the result has; lanes and processor are as for
+    :func:`tvm_ios.load`.
     """
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415 - TVM comes in here
 

@@ -33,14 +33,7 @@ def race_with_stock(
 ) -> Comparison:
     """Time stock TVM and compiled models on the same inputs, interleaved.
 
-    Parameters
-    ----------
-    plain
-        The network as stock TVM builds it.
-    models
-        The network as we run it, by contestant.
-    lanes
-        Threads of :data:`STOCK_ALL` and lanes of :data:`STOCK_LANES`.
+    ``plain`` is the network as stock TVM builds it, ``models`` as we run it, by contestant.
     """
     staged = plain.kernels.staged
     first = next(iter(models.values()))
