@@ -175,7 +175,7 @@ def test_the_command_prices_on_the_device_too(
     words = ["tune", "net.json", "--params", "net.params", "--config", "quick.toml"]
     words += ["--database", "prices.sqlite", "--time-budget", "1"]
     words += ["--rpc-tracker", loopback_tracker.address, "--key", loopback_tracker.key]
-    assert main(words) == 0
+    assert main(["-v", *words]) == 0
     assert "raced on the device with key 'loopback'" in capsys.readouterr().out
     assert set(devices_of_prices(tmp_path)) == {f"{processor_name()}, RPC key loopback"}
     assert loopback_tracker.becomes_free()
