@@ -57,7 +57,7 @@ class LibraryKernels:
     def add(self, library: int, calls: Sequence[Any]) -> dict[str, LibraryWay]:
         """Built library with calls in place of kernels, one for each operator library that has any.
 
-        The library has a number; its kernel calls in Relay come in node order.
+        ``library`` is the number of the built library, whose kernel calls in Relay are in order.
         """
         if not self._libraries:
             return {}

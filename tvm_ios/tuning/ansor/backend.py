@@ -87,7 +87,7 @@ class AnsorBackend:
         *,
         time_left: TimeBudget | None = None,
     ) -> TuningOutcome:
-        """Outcome of :meth:`tune` for tasks of one target, of whose time a part may be spent."""
+        """Outcome of :meth:`tune` for tasks of one target, in the rest of its time."""
         begin = time.monotonic()
         _require_cost_model()
         if time_left is None:
