@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextvars import copy_context
 
 import pytest
+from tvm.contrib.popen_pool import PopenWorker
 
 from tests.kernels.conftest import sums
 from tvm_ios.kernels import KernelCache, KernelCompiler, KernelCounts
@@ -33,6 +35,17 @@ def test_workers_are_those_of_the_outermost_call():
         assert workers_in_force() is workers
     assert workers_in_force() is None
     start_shared_workers(100)  # of no call: nothing to start
+
+
+def test_calls_that_overlap_leave_tvm_as_it_was():
+    start = PopenWorker._start
+    calls = [(copy_context(), shared_workers()) for _ in range(2)]
+    for context, call in calls:
+        context.run(call.__enter__)
+    assert PopenWorker._start is not start
+    for context, call in calls:
+        context.run(call.__exit__, None, None, None)
+    assert PopenWorker._start is start
 
 
 def test_few_kernels_start_nothing(monkeypatch):

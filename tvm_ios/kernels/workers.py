@@ -30,6 +30,7 @@ WORTH_STARTING = 12
 """Number of kernels to compile from which on it pays to start workers."""
 WORTH_ASKING = 2
 """Number of kernels to compile from which on running workers get some."""
+_START = PopenWorker._start  # noqa: SLF001 - TVM's pools have no option for how they start
 
 
 class SafeWorker(PopenWorker):  # type: ignore[misc]
@@ -134,12 +135,11 @@ def _deaf_workers() -> Iterator[None]:
 
     A terminal sends it to them as well, and they would print where they were.
     """
-    start = PopenWorker._start  # noqa: SLF001 - TVM's pools have no option for it
 
     def start_deaf(worker: PopenWorker) -> None:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
         try:
-            start(worker)
+            _START(worker)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -147,7 +147,7 @@ def _deaf_workers() -> Iterator[None]:
     try:
         yield
     finally:
-        PopenWorker._start = start  # noqa: SLF001
+        PopenWorker._start = _START  # noqa: SLF001
 
 
 def _nothing() -> bytes:
