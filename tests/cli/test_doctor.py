@@ -12,9 +12,10 @@ BASE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}
 
 @pytest.mark.slow
 def test_this_environment_is_ready(run_python):
-    done = run_python("-m", "tvm_ios", "doctor")
+    done = run_python("-m", "tvm_ios", "doctor", TVM_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "dialects      relay" in done.stdout
+    assert "(TVM_NUM_THREADS=1)" in done.stdout
     assert done.stdout.endswith("The CPU path is ready.\n")
 
 

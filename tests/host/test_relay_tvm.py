@@ -34,6 +34,13 @@ def test_tvm_that_does_not_load_says_why(run_python, tmp_path):
     assert "HostError: TVM does not load: OSError: no.so: cannot open" in done.stderr
 
 
+def test_where_tvm_finds_no_home_the_variable_to_set_is_named(run_python, tmp_path):
+    environment = fake_tvm(tmp_path, "raise RuntimeError('no home')\n")
+    assert "HOME" not in run_python("-c", REQUIRE, **environment, HOME=str(tmp_path)).stderr
+    done = run_python("-c", REQUIRE, **environment, HOME=str(tmp_path / "none"))
+    assert "no home; set HOME to a folder you can write" in done.stderr
+
+
 def test_missing_need_of_tvm_is_named(run_python, tmp_path):
     done = run_python("-c", REQUIRE, **fake_tvm(tmp_path, "import no_such_need\n"))
     assert "HostError: TVM needs the module no_such_need" in done.stderr

@@ -73,7 +73,8 @@ def _threads(report: HostReport) -> str | None:
     if report.tvm.threads is None:
         return None
     source = report.tvm_num_threads
-    return f"{report.tvm.threads} (TVM_NUM_THREADS {'=' + source if source else 'not set'})"
+    said = f"={source}" if source else " not set"
+    return f"{report.tvm.threads} (TVM_NUM_THREADS{said})"
 
 
 def _latency(report: HostReport) -> str:

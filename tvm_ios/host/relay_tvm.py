@@ -21,6 +21,7 @@ __all__ = ["cached_libinfo", "host_target", "require_relay_tvm"]
 
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
+_HOME = "set HOME to a folder you can write, since TVM makes .tvm_test_data there; or "
 _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
 
 
@@ -47,8 +48,10 @@ def require_relay_tvm() -> ModuleType:
         ) from error
     # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
     except Exception as error:
+        folder = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
+        home = "" if os.access(folder, os.W_OK) else _HOME
         raise HostError(
-            f"TVM does not load: {type(error).__name__}: {error}; {_INSTALL}"
+            f"TVM does not load: {type(error).__name__}: {error}; {home}{_INSTALL}"
         ) from error
     version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
     try:
