@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import filecmp
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onedn
 from tvm_ios.errors import HostError
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.support.c_compiler import compile_shared
-from tvm_ios.support.cache_folder import cache_directory
+from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.whole_file import write_bytes
 
 if TYPE_CHECKING:
@@ -80,17 +81,30 @@ def _stand_ins(runtime: Path, source: Path) -> list[str]:
         check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith("LD_")},
     ).stdout
-    folder = cache_directory().resolve() / "native" / "stand-ins"
+    folder = own_folder(cache_directory().resolve() / "native" / "stand-ins")
     made = []
     for name in re.findall(r"(\S+) => not found", listed):
         # Its symbols have versions named after it, without which the loader complains.
         options = (f"-Wl,-soname,{name}", "-Wl,--default-symver")
-        write_bytes(folder / name, compile_shared(source, options).read_bytes())
+        _copy(compile_shared(source, options), folder / name)
         made.append(str(folder / name))
     if not made:
         return []
     before = "-Wl,--push-state,--no-as-needed,--allow-shlib-undefined"
     return [before, *made, "-Wl,--pop-state", f"-Wl,-rpath,{folder}"]
+
+
+def _copy(library: Path, place: Path) -> None:
+    require_own(place)
+    if place.exists() and filecmp.cmp(library, place, shallow=False):
+        return
+    try:
+        write_bytes(place, library.read_bytes(), mode=0o644)
+    except OSError as error:
+        raise HostError(
+            f"cannot write {place}: {error.strerror}; set TVM_IOS_CACHE_DIR to a folder you can "
+            "write"
+        ) from error
 
 
 def _environment() -> list[str]:
