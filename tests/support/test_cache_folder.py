@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
+import shlex
+import subprocess
 
 import pytest
 
@@ -46,6 +49,25 @@ def test_a_folder_that_others_may_write_to_is_refused(folder, monkeypatch, mode)
     assert "\n" not in str(caught.value)
     folder.chmod(mode & ~0o022)
     assert cache_directory() == folder
+
+
+def test_the_command_that_mends_a_file_mends_its_neighbours(folder):
+    for name in ("a b.zip", "other.zip"):
+        (folder / name).touch()
+        (folder / name).chmod(0o664)
+    with pytest.raises(HostError, match="mode 0664") as caught:
+        require_own(folder / "a b.zip")
+    command = re.search(r"; (chmod .*) if you trust", str(caught.value))
+    subprocess.run(shlex.split(command[1]), check=True)
+    require_own(folder / "other.zip")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    for name in ("TVM_IOS_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(HostError, match="set TVM_IOS_CACHE_DIR, or HOME, to a folder"):
+        cache_directory()
 
 
 @as_root

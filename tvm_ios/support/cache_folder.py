@@ -24,7 +24,17 @@ def cache_directory() -> Path:
     explicit = os.environ.get("TVM_IOS_CACHE_DIR")
     if explicit:
         return own_folder(Path(explicit))
-    return own_folder(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tvm-ios")
+    return own_folder(Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "tvm-ios")
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise HostError(
+            "this user has no home directory for the cache; set TVM_IOS_CACHE_DIR, or HOME, to a "
+            "folder you can write"
+        ) from error
 
 
 def own_folder(path: Path) -> Path:
@@ -48,7 +58,8 @@ def require_own(path: Path) -> None:
     if not foreign and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
     owner, mode = max(foreign, default=found.st_uid), stat.S_IMODE(found.st_mode)
-    mend = "" if foreign else f"chmod -R go-w {shlex.quote(str(path))} if you trust them, else "
+    whole = path if path.is_dir() else path.parent  # where one file is such, others are
+    mend = "" if foreign else f"chmod -R go-w {shlex.quote(str(whole))} if you trust them, else "
     raise HostError(
         f"{path} belongs to user {owner} and has mode {mode:04o}, so others may have put code into "
         f"it that you would run; {mend}set TVM_IOS_CACHE_DIR to a new folder of yours"
