@@ -104,6 +104,11 @@ def test_of_a_mistyped_word_the_nearest_is_named(words, meant, capsys):
     assert capsys.readouterr().err.endswith(f"; did you mean {meant!r}?\n")
 
 
+def test_a_name_that_is_too_long_is_one_line(capsys):
+    assert main(["tune", "." * 5000]) == 2
+    assert capsys.readouterr().err.endswith("...: File name too long; give a shorter one\n")
+
+
 def add_verb(monkeypatch, name, source):
     module = type(sys)(f"tvm_ios.cli.{name}")
     exec(source, module.__dict__)

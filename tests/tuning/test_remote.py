@@ -33,7 +33,18 @@ def test_ipv6_stands_in_brackets():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost", ":9190", "localhost:", "localhost:x", "h:0", "h:65536", "::1:9190"]
+    "text",
+    [
+        "",
+        "localhost",
+        ":9190",
+        "localhost:",
+        "localhost:x",
+        "h:0",
+        "h:65536",
+        "::1:9190",
+        pytest.param("h:" + "9" * 5000, id="too many digits"),
+    ],
 )
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(OptionError, match="give HOST:PORT, such as 127.0.0.1:9190"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import gc
 import importlib
 import os
@@ -95,6 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if debug or error.errno != errno.ENAMETOOLONG:  # Path.exists() and its like raise it
+            raise
+        _tell(f"tvm-ios: error: {error.filename}: {error.strerror}; give a shorter one")
+        return EXIT_ERROR
     return status
 
 

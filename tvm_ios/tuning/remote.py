@@ -6,6 +6,7 @@ has registered. Asked for its list, the tracker answers within seconds.
 
 from __future__ import annotations
 
+import re
 import struct
 import tempfile
 from pathlib import Path
@@ -48,7 +49,7 @@ def parse_tracker(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     name = host[1:-1] if bracketed else host
     bare_v6 = ":" in host and not bracketed
-    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and 0 < int(port) < 65536
     if not name or bare_v6 or not is_port:
         raise OptionError(
             f"rpc_tracker is {text!r}; give HOST:PORT, such as 127.0.0.1:9190, and an IPv6 "
