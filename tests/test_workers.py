@@ -8,7 +8,7 @@ import signal
 import pytest
 
 _CONFTEST = """
-from tests.conftest import (
+from tests.plugin import (
     pytest_collection_modifyitems, pytest_runtest_protocol, pytest_xdist_make_scheduler
 )
 """

@@ -106,7 +106,8 @@ def test_of_a_mistyped_word_the_nearest_is_named(words, meant, capsys):
 
 def test_a_name_that_is_too_long_is_one_line(capsys):
     assert main(["tune", "." * 5000]) == 2
-    assert capsys.readouterr().err.endswith("...: File name too long; give a shorter one\n")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(": File name too long; give a shorter one")
 
 
 def add_verb(monkeypatch, name, source):
