@@ -153,6 +153,10 @@ def test_model_files_lie_beside_the_grid(tmp_path):
         ("repeat = 2\n[grid]\nmodel = 'a'", "; did you mean 'repeats'"),
         ("[grid]\nmodel = 'a'\ntrails = [1]", "; did you mean 'trials'"),
         ("repeats = 0\n[grid]\nmodel = 'a'", "repeats is 0; give a whole number of 1 or more"),
+        (
+            "repeats = 5001\n[grid]\nmodel = ['a', 'b']",
+            "has 10002 cells, more than 10000; leave out",
+        ),
         ("servers = 0\n[grid]\nmodel = 'a'", "servers is 0"),
         ("shared_cache = 1\n[grid]\nmodel = 'a'", "shared_cache is 1; give true or false"),
         ("cell_timeout_s = 0\n[grid]\nmodel = 'a'", "cell_timeout_s is 0; give seconds"),

@@ -9,6 +9,7 @@ import copy
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ FILE_KEYS = (
 )
 ONE_BY_ONE = SchedulerTable(policy=PolicyName.FIFO, limits=Limits(max_active=1))
 """A cell begins when the one before it is over, and has all cores."""
+MOST_CELLS = 10_000
 LONGEST_STEM = 60
 _ODD = re.compile(r"^[.+-]|[^A-Za-z0-9_.+-]")
 """Characters that names of jobs do not have."""
@@ -141,6 +143,11 @@ class GridFile:
 
     def __post_init__(self) -> None:
         require_whole("repeats", self.repeats, least=1)
+        cells = self.repeats * math.prod(map(len, self.grid.values()))
+        if cells > MOST_CELLS:
+            raise OptionError(
+                f"has {cells} cells, more than {MOST_CELLS}; leave out values or repeats"
+            )
         require_whole("servers", self.servers, least=1)
         if not isinstance(self.shared_cache, bool):
             raise OptionError(f"shared_cache is {self.shared_cache!r}; give true or false")
