@@ -89,6 +89,8 @@ def test_the_summary_is_the_result_on_a_few_lines(report: TuneReport) -> None:
     ]
     known = replace(report, remembered="taken from a file", notes=()).summary().splitlines()
     assert (known[1], known[-1]) == ("taken from a file", "took 5 s")
+    one = replace(report, notes=("one thing",)).summary()
+    assert one.endswith("the full report has 1 note")
 
 
 def test_a_list_has_tasks_on_lanes(report: TuneReport) -> None:

@@ -148,11 +148,12 @@ class TuneReport:
         name = self.kept.value
         low, high = (ns / 1e6 for ns in self.comparison.interval_ns(name))
         seconds = sum(self.phase_s.values())
-        notes = f"; the full report has {len(self.notes)} notes" if self.notes else ""
+        notes = len(self.notes)
+        more = f"; the full report has {notes} note{'s' * (notes > 1)}" if notes else ""
         lines = [
             *self._result(),
             f"latency {self.comparison.median_ns(name) / 1e6:.4f} ms ({low:.4f} to {high:.4f})",
-            f"took {seconds:.0f} s{notes}",
+            f"took {seconds:.0f} s{more}",
         ]
         return "\n".join(lines)
 
