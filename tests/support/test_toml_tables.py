@@ -23,6 +23,8 @@ def test_tables_are_read(tmp_path):
         (f"a = {2**63}", "^it has an integer of more than 64 bits"),
         (f"a = 0x{'f' * 4301}", "^it has an integer of more than 64 bits"),
         ("a" + ".a" * 101 + " = 1", "^it has a key of more than 100 dots"),
+        ("#" + "." * 101, "^it has a key of more than 100 dots, or such a text or comment"),
+        (r'a = ["b\u0000"]', "^it has a text with the character NUL"),
         ("a" + ".a" * 33 + " = 1", "^it is nested more than 32 deep"),
         ("a = " + "{a = " * 200 + "1" + "}" * 200, "^it is nested more than 32 deep"),
         ("a = " + "[" * 100_000, "^it is no TOML: maximum recursion"),

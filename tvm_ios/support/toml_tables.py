@@ -30,7 +30,9 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     if len(text) > LARGEST_TOML:
         raise UnreadableValueError(f"{name} has more than {LARGEST_TOML} characters; shorten it")
     if any(part.count(".") > MOST_DOTS for part in re.split("[=,\n]", text)):
-        raise UnreadableValueError(f"{name} has a key of more than {MOST_DOTS} dots; shorten it")
+        raise UnreadableValueError(
+            f"{name} has a key of more than {MOST_DOTS} dots, or such a text or comment; shorten it"
+        )
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -45,6 +47,8 @@ def _require_bounded(value: Any, name: str, depth: int = 0) -> None:
         raise UnreadableValueError(f"{name} is nested more than {DEEPEST} deep; make it flatter")
     if isinstance(value, int) and value.bit_length() > 63:
         raise UnreadableValueError(f"{name} has an integer of more than 64 bits; shorten it")
+    if isinstance(value, str) and "\0" in value:
+        raise UnreadableValueError(f"{name} has a text with the character NUL; take it out")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for each in inner:
         _require_bounded(each, name, depth + 1)
