@@ -131,7 +131,7 @@ def test_tune_takes_the_arguments():
     [
         ("[tunning]\n", r"has no key 'tunning', did you mean 'tuning'\?"),
         ("[search]\nmax_grup_size = 3\n", r"\[search\] has no key .* mean 'max_group_size'\?"),
-        ("[search]\nfoo = 3\n", r"There are strategies, max_group_size, max_num_groups"),
+        ("[search]\nfoo = 3\n", r"'foo'\. There are strategies, max_group_size, max_num_groups"),
         ("[search]\ntime_budget = 3\n", r"\[search\] has no key 'time_budget'"),
         ("[tuning]\nrpc_key = 'k'\n", r"\[tuning\] has no key 'rpc_key'"),
         ("[compare]\nmode = 3\n", r"toml: compare.mode is 3; make it a table, \[compare.mode\]"),

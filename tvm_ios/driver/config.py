@@ -143,7 +143,7 @@ def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) 
     """Refuse a table with an unknown key; ``where`` begins the message."""
     for key in table:
         if key not in known:
-            meant = did_you_mean(key, known, ", ") or ";"
+            meant = did_you_mean(key, known, ", ") or "."
             raise OptionError(f"{where}has no key {key!r}{meant} There are {', '.join(known)}")
 
 
