@@ -57,6 +57,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Declare the verb's options."""
     parser = subparsers.add_parser(
         "tune",
+        usage="%(prog)s [-h] [options] MODEL",  # else 20 lines stand before each error
         description="Tune a model's kernels, find the schedule that runs them best on this "
         "machine, and write the compiled model into one file. Flags are named as in tvmc.",
     )
@@ -166,7 +167,9 @@ def run(arguments: argparse.Namespace) -> int:
     file = shlex.quote(str(output))
     print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
     if arguments.target is None and arguments.onednn is None and _may_use_onednn(config.options):
-        _LOG.warning("note: oneDNN is installed: --onednn has it compute what it is faster at")
+        _LOG.warning(
+            "note: oneDNN is installed: --onednn has it compute the operators that it is faster at"
+        )
     return 0
 
 
