@@ -36,6 +36,7 @@ def test_a_missing_onednn_is_a_hint(monkeypatch, tmp_path):
 def test_half_of_the_cores_is_pointed_out():
     assert _thread_hints(FIT, 1) == []
     assert "half of the cores; for all 2: export TVM_NUM_THREADS=2" in _thread_hints(FIT, 2)[0]
+    assert "runs 1 thread, " in _thread_hints(FIT, 2)[0]
 
 
 def test_gpu_hints_name_the_next_step():

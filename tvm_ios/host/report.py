@@ -101,7 +101,7 @@ def _thread_hints(tvm: TvmReport, lanes: int) -> list[str]:
         else "more than the cores it may use"
     )
     return [
-        f"stock TVM runs {tvm.threads} threads, {why}; for all {lanes}: "
+        f"stock TVM runs {tvm.threads} thread{'s' * (tvm.threads > 1)}, {why}; for all {lanes}: "
         f"export TVM_NUM_THREADS={lanes} before Python starts"
     ]
 
