@@ -69,6 +69,7 @@ def export_artifact(
     with_plan = _attach_plan(factory, plan)
     identity = _identity(factory.target, plan)
     try:
+        # Beside the file: a move replaces it at once only within one file system.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
             native = native_code(plan, Path(folder))

@@ -143,6 +143,8 @@ def _array(kind: str, name: str, values: Iterable[object]) -> str:
 
 def _text(value: str) -> str:
     """C text of a string in UTF-8, every byte that is not printable ASCII as an octal number."""
+    # An octal number ends after three digits; a hexadecimal one would take digits behind it along.
+    # Two question marks may begin a trigraph.
     plain = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in value.encode()

@@ -15,6 +15,7 @@ __all__ = ["HUGE_PAGE_BYTES", "allocate_aligned", "allocate_pages", "collapse_pa
 
 HUGE_PAGE_BYTES = 2 << 20
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+# Of Linux 6.1; Python's mmap has no name for it.
 _MADV_COLLAPSE = 25
 
 
@@ -33,6 +34,7 @@ def allocate_pages(size_bytes: int) -> tuple[object, int]:
     if size_bytes < HUGE_PAGE_BYTES:
         return allocate_aligned(size_bytes)
     # Private: huge pages of shared memory are a setting of their own, which is off.
+    # One page may be lost to alignment; the other makes the last one whole.
     mapped = mmap.mmap(
         -1, size_bytes + 2 * HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     )

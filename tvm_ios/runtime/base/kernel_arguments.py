@@ -62,6 +62,7 @@ class TensorTable:
     def place(self, buffer: int, address: int) -> None:
         """Point every tensor of a buffer at memory that begins at `address`."""
         for index in self._by_buffer.get(buffer, ()):
+            # Generated kernels refuse a tensor whose `byte_offset` is not 0, so the address has it.
             self._tensors[index].data = address + self._plan.tensors[index].byte_offset
 
     def address(self, tensor: int) -> int:

@@ -43,7 +43,10 @@ class KernelLibrary:
         self.code = library
         """The loaded file, in which symbols of native code are looked up."""
         self._packed: dict[str, tvm.runtime.PackedFunc] = {}
+        # A barrier waits until every task of its region has come. A lane runs several of them one
+        # after another, so it would wait for ever.
         self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
+        # A file with the executor in it stays as long as pools and programs, which hold the runtime.
         _unload_after(self if runtime else self.runtime, library)
         self._install_hook()
 

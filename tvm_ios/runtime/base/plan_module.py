@@ -77,6 +77,7 @@ class PlanModule:
         """TVM's module of the same exported file."""
         self._library = library
         self._params = frozenset(params)
+        # Arrays of parameters are the caller's at first, and never written.
         self._shared = set(params)
         self._memory = memory
         self._executor = executor
@@ -108,6 +109,7 @@ class PlanModule:
                 self._memory.replace(entry.tensor, self._memory.empty(entry.tensor))
                 self._leave(entry.name)
             self._memory.array(entry.tensor).copyfrom(checked)
+            # An array that this module lends is written in place: its readers have to hear of it.
             for module in list(self._readers.get(entry.name, (self,))):
                 module._written(entry.name)  # noqa: SLF001 - of the same kind
 

@@ -44,6 +44,7 @@ def poison_data(plan: ExecutionPlan, table: TensorTable) -> NativePoison:
         _integers(accesses),
     )
     poison = NativePoison(*[ctypes.addressof(part) for part in kept], len(arena))
+    # The structure has addresses only, which keep nothing alive.
     poison.kept = kept
     return poison
 

@@ -29,6 +29,7 @@ def sample_inputs(
         if tensor.dtype.startswith("float"):
             value = random.standard_normal(tensor.shape).astype(numpy_dtype(tensor.dtype))
         else:
+            # An integer may be an index, and 0 is one that every tensor has.
             value = np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
         values[entry.name] = value
     return values

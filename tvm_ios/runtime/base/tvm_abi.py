@@ -64,6 +64,7 @@ def data_type_fields(dtype: str) -> tuple[int, int, int]:
     """DLPack's type code, bits and vector lanes of a TVM data type."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
     name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
+    # TVM's truth value is an unsigned integer of one bit, and yet takes a byte.
     code, width = (1, 1) if name == "bool" else (_DATA_TYPE_CODES[name], int(bits))
     return code, width, int(vector_lanes or 1)
 

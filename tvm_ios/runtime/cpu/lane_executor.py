@@ -179,6 +179,7 @@ def _with_barriers(plan: ExecutionPlan) -> _Order:
     for number, group in enumerate(plan.groups):
         if number and group.stage != plan.groups[number - 1].stage:
             barrier, stage = [add((), 0, stage)], []
+        # Dependencies on earlier stages go through the barrier.
         inside = [place[dependency] for dependency in group.dependencies]
         place.append(add(group.launches, group.lane, barrier + [p for p in inside if p in stage]))
         stage.append(place[-1])

@@ -208,6 +208,7 @@ class LanePool:
         edges, edge_rows = join_rows(successors, "i")
         wanted = range(len(groups)) if homes is None else homes
         lanes = array("i", [home % self.lanes for home in wanted])
+        # The arrays are copied there. The launches, poison and trace are not.
         handle = self._runtime.program_create(
             len(groups),
             launches.buffer_info()[0],

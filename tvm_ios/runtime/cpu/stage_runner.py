@@ -203,6 +203,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         try:
             return self._pool.time_ns(handle.program, runs)
         except LaunchFailedError as failure:
+            # Positions go on from one copy of the stage to the next.
             position = failure.position % len(handle.operators)
             where = f"operator {handle.operators[position]!r} failed while its stage was priced"
             of_library = handle.reasons[position](where)

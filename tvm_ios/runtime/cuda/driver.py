@@ -37,6 +37,8 @@ __all__ = [
 LIBRARIES = ("libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1")
 
 _HANDLE_OUT = POINTER(c_void_p)
+# Names end as the macros of cuda.h have it: without `_v2`, libcuda has an older function, with
+# other arguments.
 _FUNCTIONS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "cuInit": (c_uint,),

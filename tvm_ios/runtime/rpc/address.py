@@ -221,6 +221,7 @@ def _sockets() -> set[tuple[int, int]]:
         except OSError:
             continue  # the one that listed the folder
         if stat.S_ISSOCK(status.st_mode):
+            # A descriptor that was closed and given out again meanwhile has another inode.
             found.add((int(name), status.st_ino))
     return found
 

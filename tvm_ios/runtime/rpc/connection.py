@@ -72,6 +72,7 @@ class RemoteConnection:
         """Path on the device of a library that is uploaded and loaded."""
         name = f"library-{len(self._modules)}.so"
         with self._explained():
+            # TVM takes bytes for the name of a file, and only a bytearray for content.
             self._session.upload(bytearray(path.read_bytes()), name)
             self._modules.append(self._session.load_module(name))
             return str(self._session.get_function("tvm.rpc.server.workpath")(name))
@@ -121,6 +122,8 @@ class RemoteConnection:
 
     def _start(self, lanes: Path) -> None:
         if self._socket is not None:
+            # Not settimeout(): it makes the socket non-blocking, for TVM's handle of it, too. The
+            # limit is a `struct timeval`.
             limit = struct.pack("ll", ANSWER_LIMIT_S, 0)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         try:

@@ -52,6 +52,7 @@ class RemoteLanes:
         edges, edge_rows = join_rows(successors, "i")
         lanes = (home % self.lanes for home in homes)
         counts = (len(groups), len(launches), len(edges), self.lanes)
+        # The order in which remote_lanes.c reads them.
         numbers = chain(counts, launches, rows, edge_rows, lanes, edges)
         return RemoteProgram(
             self.connection, int(self.connection.call("program", pack_rows(numbers)))

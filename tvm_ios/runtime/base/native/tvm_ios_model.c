@@ -222,6 +222,7 @@ static int require_processor(const ModelImage* image) {
   snprintf(needed, sizeof needed, "%s", image->processor);
   for (char* word = strtok_r(needed, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     char spaced[64];
+    /* With spaces around it, since avx is a part of avx2. */
     snprintf(spaced, sizeof spaced, " %s ", word);
     if (!strstr(line, spaced) && strlen(lacking) + strlen(spaced) < sizeof lacking)
       strcat(lacking, spaced);
@@ -274,6 +275,7 @@ static int take_parameters(tvm_ios_model* model, void* get_params, void* get_ite
     else
       model->parameters[i] = array.v_handle;
   }
+  /* The arrays stay: each that was taken has a reference of its own. */
   tvm->free_object(map.v_handle);
   return status;
 }
@@ -304,6 +306,7 @@ static int place_buffers(tvm_ios_model* model) {
   for (int32_t i = 0; i < image->num_inputs; ++i) {
     DLTensor* array = model->parameters[i];
     int32_t buffer = image->tensors[image->inputs[i].tensor].buffer;
+    /* Kernels assume alignment: a parameter that lies elsewhere is copied, below. */
     if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
       model->buffers[buffer] = data_of(array);
   }
@@ -421,6 +424,7 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
   if (model->pool && order && homes) {
     for (int32_t i = 0; i < image->num_launches; ++i)
       order[i] = &model->launches[image->positions[i]];
+    /* A model that was scheduled for more lanes runs on these, too. */
     for (int32_t i = 0; i < image->num_groups; ++i) homes[i] = image->homes[i] % lanes;
     model->program = model->executor.program_create(
         image->num_groups, order, image->rows, image->successor_rows, image->successors, homes,
@@ -458,6 +462,7 @@ static int allocate_tables(tvm_ios_model* model) {
 }
 
 static void free_model(tvm_ios_model* model) {
+  /* The library goes last: the executor, and all that TVM's module made, is code of it. */
   if (model->program) model->executor.program_free(model->program);
   if (model->pool) model->executor.pool_free(model->pool);
   for (int32_t i = 0; model->packed && i < model->image->num_launches; ++i)

@@ -195,6 +195,7 @@ class CudnnDevice:
         if not convolution.relu:
             return None
         channels = convolution.weight_shape[0]
+        # Whole words: cuMemsetD32 fills nothing less, and a float16 is half of one.
         size_bytes = (channels * dtype_bytes(convolution.dtype) + 3) // 4 * 4
         if size_bytes not in self._zeros:
             driver, address = self._device.driver, c_uint64()
@@ -202,6 +203,7 @@ class CudnnDevice:
             driver.call("cuMemAlloc_v2", ctypes.byref(address), size_bytes, where="a bias of zeros")
             self._handles.later(driver.call, "cuMemFree_v2", address.value)
             driver.call("cuMemsetD32_v2", address.value, 0, size_bytes // 4)
+            # The fill is on the default stream, for which streams of ours do not wait.
             self._device.synchronize()
             self._zeros[size_bytes] = address.value
         return self._zeros[size_bytes]

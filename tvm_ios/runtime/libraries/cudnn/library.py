@@ -96,6 +96,7 @@ class Cudnn(StatusLibrary):
         self._text.restype, self._text.argtypes = c_char_p, [c_int]
         version = library["cudnnGetVersion"]
         version.restype = c_size_t
+        # The version comes first: the message on a function that is missing has it.
         self.version = int(version())
         super().__init__(library, _FUNCTIONS)
         if self.version < OLDEST_VERSION:

@@ -92,6 +92,7 @@ def _unit(call: OnednnCall, axis: int) -> int:
     if call.primitive is Primitive.SOFTMAX:
         return call.result.extents[axis] if axis == len(call.result.extents) - 1 else 1
     if axis == 2 and call.window is not None and call.primitive is Primitive.TRANSPOSED:
+        # A row of the data makes so many rows of the result.
         return call.window.strides[0]
     return _channel_unit(call) if axis == 1 else 1
 
@@ -102,6 +103,7 @@ def _channel_unit(call: OnednnCall) -> int:
     axis = len(call.weight.extents) - 1 if call.window is None else 0
     blocks = lcm(call.result.block(1), call.weight.block(axis))
     if call.grouped:
+        # The first axis of these weights counts groups, and no group is cut.
         return lcm(blocks * call.weight.extents[1], CHANNELS_TOGETHER)
     return lcm(blocks, CHANNELS_TOGETHER)
 

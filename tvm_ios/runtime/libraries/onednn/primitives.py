@@ -204,7 +204,9 @@ class PrimitiveMaker:
 
     def _attributes(self, call: OnednnCall, asked: dict[int, int]) -> int:
         made, call_ = self._make("primitive_attr", "create"), self._library.call
+        # With scratchpads of oneDNN's own, primitives are not safe to run on several threads.
         call_("dnnl_primitive_attr_set_scratchpad_mode", made, USER_SCRATCHPAD)
+        # Else ONEDNN_DEFAULT_FPMATH_MODE may have products rounded to bfloat16.
         call_("dnnl_primitive_attr_set_fpmath_mode", made, STRICT)
         steps = self._make("post_ops", "create")
         for number, step in enumerate(call.steps):

@@ -137,6 +137,7 @@ def _transposed(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
     window = window_of(first)
     top, left, bottom, right = window.padding
     high, wide = first.wholes("output_padding")
+    # oneDNN has no output padding: the rows it adds are those that so much less padding leaves.
     if bottom < high or right < wide:
         return None
     return OnednnCall(

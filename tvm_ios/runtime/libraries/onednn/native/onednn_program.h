@@ -108,6 +108,7 @@ static int chosen_otherwise(void) {
 
 /* Each tells whether oneDNN says something else than it did there, which stands last. */
 static int is_larger(const void* descriptor, size_t size_bytes) {
+  /* Less is no difference: the memory was laid out for as much as stands last. */
   return dnnl_memory_desc_get_size(descriptor) > size_bytes;
 }
 
