@@ -29,6 +29,7 @@ def pack_kernel(module: Any) -> bytes:
     """Archive of a kernel that ``tvm.build`` compiled."""
     with tempfile.TemporaryDirectory(prefix="tvm-ios-") as name:
         folder = Path(name)
+        # TVM tells the kind of code by the end of the name: `.o` is what a linker takes.
         module.save(str(folder / HOST))
         for device in module.imported_modules:
             _save_device(device, folder)

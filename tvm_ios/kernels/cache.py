@@ -53,6 +53,7 @@ class KernelCache:
                 path.unlink()
             return None
         with suppress(OSError):  # a cache that can only be read still serves
+            # A trim goes by this time: many disks do not keep that of the last access.
             os.utime(path)
         return content
 
@@ -60,6 +61,7 @@ class KernelCache:
         """Store an archive; a warning says if it cannot be written, and nothing is lost."""
         try:
             write_bytes(self._path(key), archive, mode=0o644)
+            # By the key, not by a count: many processes each write a few.
             if zlib.crc32(key.encode()) % ENTRIES_A_LOOK == 0:
                 self.trim()
         except OSError as error:

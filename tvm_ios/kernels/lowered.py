@@ -32,6 +32,7 @@ class LoweredKernel:
         for label in LABELS:
             if plain.attrs is not None and label in plain.attrs:
                 plain = plain.without_attr(label)
+        # TVM's hash comes as a signed number.
         value = int(tvm.ir.structural_hash(plain)) & (2**64 - 1)
         return hashlib.sha256(f"{self.source_digest} {value:016x}".encode()).hexdigest()[:16]
 

@@ -87,6 +87,7 @@ class KernelWorkers:
     def _run(self, task: Callable[..., bytes], arguments: tuple[object, ...]) -> bytes:
         worker = self._idle.get()
         try:
+            # TVM starts a process that died anew, with the next task.
             worker.send(task, list(arguments))
             result: bytes = worker.recv()
         finally:

@@ -104,6 +104,7 @@ def _groups(
         for number in range(1, len(runs)):
             if width[steps[number - 1][0]] == width[steps[number][0]] == 1:
                 waits[number].setdefault(number - 1, 0)
+    # Lanes of a list for more of them than there are mean nothing here.
     if len(homes) < len(runs) or max(homes, default=0) >= lanes:
         run_ns = [sum(costs_ns[launch] for launch in run) for run in runs]
         homes = list(assign_lanes(steps, run_ns, waits, lanes=lanes, hand_over=hand_over))

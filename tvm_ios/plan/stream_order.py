@@ -122,6 +122,7 @@ def _needed_waits(
 
     def wait(stream: int, dependencies: Sequence[int]) -> list[int]:
         needed = []
+        # The fork is -1, so it comes last: any wait implies it.
         for dependency in sorted(dependencies, reverse=True):
             other, position = place[dependency]
             if clocks[stream][other] < position:
