@@ -131,6 +131,7 @@ def _shorter(first: _Solved, second: _Solved) -> _Solved:
     both = first[1], second[1]
     return stages, replace(
         report,
+        # Single operators are in both counts, and were priced once.
         priced=sum(each.priced for each in both) - len(report.operators),
         seconds=sum(each.seconds for each in both),
     )

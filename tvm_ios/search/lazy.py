@@ -62,6 +62,7 @@ def solve_lazily(
         floors = trusted(pricer.floors(stages_of(block, space, batch), prices))
         space.settle(batch, prices, floors)
         priced.update(batch)
+        # Where bounds are raised, so is their sum, which is told as a lower bound.
         on_batch((space.best_weight() >> WEIGHT_SHIFT) * 100 // raised_percent)
 
     raised_percent = 100 - min(0, margin_percent)

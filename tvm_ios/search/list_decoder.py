@@ -146,6 +146,7 @@ class PythonListDecoder:
             task = tasks[number]
             begins_ns, fetches_ns = list(free_ns), [0] * problem.lanes
             for source in task.sources:
+                # Of what all lanes wrote together, each has its own share already.
                 part_ns = source.fetch_ns * (problem.lanes - 1) // problem.lanes
                 for lane in lanes:
                     here = homes[source.task] == lane
@@ -203,6 +204,7 @@ class NativeListDecoder:
         self._library = library
         sources = [source for task in problem.tasks for source in task.sources]
         first = np.cumsum([0, *(len(task.sources) for task in problem.tasks)])
+        # Kept here: the native structure has their addresses only.
         self._arrays = (
             np.array([task.alone_ns for task in problem.tasks], np.int64),
             np.array([task.helped_ns for task in problem.tasks], np.int64),

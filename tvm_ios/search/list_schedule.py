@@ -128,6 +128,7 @@ def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[i
             whole = _FLOAT_BYTES * graph.operators[index].output_elements
             behind = {task_of[index]: whole} if index in task_of else read[index]
             for task, size in behind.items():
+                # Through a slice, less is read than was written.
                 sizes[task] = sizes.get(task, 0) + min(whole, size)
         read.append(sizes)
     return read

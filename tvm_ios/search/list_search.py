@@ -50,6 +50,7 @@ def best_list(
     lengths = decoder.lengths_ns(lists)
     first = np.argsort(lengths, kind="stable")[:_CHAINS]
     lists, lengths = lists[first], lengths[first]
+    # Steps move tasks by places, so neighbours in a list have to be one apart, whatever was drawn.
     for row in lists:
         row[0] = _as_positions(decoder.timeline(row))
     best: NDArray[np.float64] = lists[0].copy()

@@ -54,6 +54,7 @@ class NativeStateSpace:
             _masks(states),
             len(merges),
             _masks(merges),
+            # C has ints, and these options any whole number. No limit stays 0.
             min(options.max_group_size, len(block)),
             min(options.max_num_groups, len(block)),
             options.endings is EndingRule.COMPLETE,

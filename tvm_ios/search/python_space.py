@@ -147,6 +147,7 @@ class PythonStateSpace:
         return raised
 
     def _update(self, changed: set[int], cheaper: Sequence[int]) -> None:
+        # But for cheaper stages no way became shorter: a best way that nothing touched stays best.
         moved = bytearray(len(self._states))
         for state in range(1, len(self._states)):
             best = self._best[state]
@@ -174,6 +175,7 @@ class PythonStateSpace:
 
     def keep_priced_only(self) -> None:
         """Solve every state with priced stages only."""
+        # Dearer than any way of priced stages, none of which runs twice.
         beyond = 1 + sum(w for w, done in zip(self._weights, self._priced, strict=True) if done)
         self._weights = [
             weight if done else beyond

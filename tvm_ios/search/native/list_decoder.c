@@ -30,6 +30,7 @@ static int make_workspace(const list_problem *p, workspace *w) {
   size_t wide = n + 3 * lanes, narrow = (n + 1) + edges + 4 * n;
   w->memory = malloc(wide * sizeof(int64_t) + narrow * sizeof(int32_t));
   if (!w->memory) return 0;
+  /* The wide numbers come first, so that all are aligned. */
   w->ends = w->memory;
   w->free_ns = w->ends + n;
   w->begins = w->free_ns + lanes;
@@ -103,6 +104,7 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
     }
     for (int32_t edge = p->first[task]; edge < p->first[task + 1]; ++edge) {
       int32_t source = p->sources[edge];
+      /* Of what all lanes wrote together, each has its own share already. */
       int64_t part = p->fetch_ns[edge] * (p->num_lanes - 1) / p->num_lanes;
       for (int32_t lane = 0; lane < p->num_lanes; ++lane) {
         int here = w->lanes[source] == lane;

@@ -53,6 +53,7 @@ typedef struct {
 
 static int count(set mask) { return __builtin_popcountll(mask); }
 static int lowest(set mask) { return __builtin_ctzll(mask); }
+/* Shifted, as the low bits of a product depend on the low bits of the mask alone. */
 static uint64_t hash(set mask) { return (mask * 0x9E3779B97F4A7C15ull) >> 20; }
 
 static int push(space *p, sets *list, set mask) {
@@ -153,6 +154,7 @@ static int add_transition(space *p, set state, set ending, int32_t stage) {
   if (p->num_transitions == p->transition_capacity) {
     int64_t capacity = p->transition_capacity ? 2 * p->transition_capacity : 4096;
     int32_t *stage_of = realloc(p->stage_of, capacity * sizeof(int32_t));
+    /* Each at once: its old address is gone, even if there is no memory for the other. */
     if (stage_of) p->stage_of = stage_of;
     int32_t *next_of = realloc(p->next_of, capacity * sizeof(int32_t));
     if (next_of) p->next_of = next_of;
@@ -241,6 +243,7 @@ static int find_groups(space *p, set state) {
  * and 1 to `left` more of pool[begin .. end). */
 static int extend(space *p, set state, set used, int64_t begin, int64_t end, int depth, int left) {
   for (int64_t i = begin; i < end; i++) {
+    /* A copy of the group, since the pool may move where it grows. */
     set group = p->pool.data[i], ending = used | group;
     p->chosen[depth] = group;
     if (!add_transition(p, state, ending, concurrent_stage(p, ending, depth + 1))) return 0;
