@@ -115,6 +115,7 @@ def _chunks(
     for operator in operators:
         needed = predecessors[operator] & inside
         grown = [ideal | 1 << operator for ideal in ideals if needed & ~ideal == 0]
+        # The empty set does not count as a state.
         if len(piece) == max_block_size or len(ideals) + len(grown) - 1 > max_states:
             pieces.append(tuple(piece))
             piece, ideals, inside, grown = [], [0], 0, [1 << operator]

@@ -75,7 +75,10 @@ class DatabaseFile:
         """Connection for one call, to a file that is ours and of this version; made if missing."""
         connection: sqlite3.Connection | None = None
         try:
+            # No isolation level: Python would begin transactions that take their lock too late.
             connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+            # The file does not keep this. The journal is never WAL, which fails on network file
+            # systems and in read-only folders (note 4 of docs/adr).
             connection.execute("PRAGMA synchronous = FULL")
             self._check_header(connection)
             yield connection
@@ -128,6 +131,7 @@ class DatabaseFile:
         )
 
     def _explained(self, error: sqlite3.Error) -> DatabaseError:
+        # The low byte is the kind of error; the rest says more about it.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             return DatabaseError(f"{self._damaged()} ({_on_one_line(error)})")

@@ -106,6 +106,7 @@ def source_digest(source: Path) -> str:
     """Digest of a C file and the files it includes."""
     digest = hashlib.sha256()
     for file in sources_of(source):
+        # Comments count, too: changing one in the executor's files makes all kept prices stale.
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 

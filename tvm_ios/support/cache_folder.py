@@ -54,6 +54,7 @@ def require_own(path: Path) -> None:
         link, found = path.lstat(), path.stat()
     except OSError:
         return
+    # The owner of a link counts as well: that user may let it point to another file.
     foreign = {link.st_uid, found.st_uid} - {os.geteuid(), _ROOT}
     if not foreign and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return

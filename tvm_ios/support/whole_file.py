@@ -25,6 +25,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the file: a move replaces it at once only within one file system. The name is random,
+    # as machines that share a folder may give two processes the same number.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield partial
