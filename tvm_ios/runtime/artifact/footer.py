@@ -19,6 +19,7 @@ from tvm_ios.runtime.artifact.story import ModelStory
 
 __all__ = ["append_footer", "read_footer", "read_story"]
 
+# tvm_ios_model.c looks for it, too, in the last bytes of a file.
 _MAGIC = b"tvm-ios artifact"
 _LENGTH = struct.Struct("<I")
 """Layout of the length in bytes of the identity, which lies before this length."""

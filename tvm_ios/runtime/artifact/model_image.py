@@ -25,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 C_API_FOLDER = LANE_EXECUTOR.path.parent
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
+# model_image.h has the same number as MODEL_IMAGE_VERSION.
 _VERSION = 3
 _KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
 

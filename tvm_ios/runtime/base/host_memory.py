@@ -15,7 +15,7 @@ __all__ = ["HUGE_PAGE_BYTES", "allocate_aligned", "allocate_pages", "collapse_pa
 
 HUGE_PAGE_BYTES = 2 << 20
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-# Of Linux 6.1; Python's mmap has no name for it.
+# Linux has it since 6.1, and Python's mmap has no name for it.
 _MADV_COLLAPSE = 25
 
 

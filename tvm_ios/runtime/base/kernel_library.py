@@ -46,7 +46,7 @@ class KernelLibrary:
         # A barrier waits until every task of its region has come. A lane runs several of them one
         # after another, so it would wait for ever.
         self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
-        # A file with the executor in it stays as long as pools and programs, which hold the runtime.
+        # A file with the executor in it stays as long as its pools, which hold the runtime.
         _unload_after(self if runtime else self.runtime, library)
         self._install_hook()
 

@@ -38,6 +38,7 @@ __all__ = [
     "shared_runtime",
 ]
 
+# The same number is in lane_executor.c and tvm_ios_model.c.
 NATIVE_ABI_VERSION = 2
 _NATIVE = Path(__file__).parent / "native"
 LANE_EXECUTOR = NativeSource(_NATIVE / "lane_executor.c")

@@ -58,6 +58,7 @@ class MultiStreamGraphModule(PlanModule):
         memory = PlanMemory(plan, params)
         with ExitStack() as undo:
             libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
+            # Calls change by it and tensors do not, so the memory still fits.
             plan = libraries.complete(plan)
             calls = LaunchCalls(libraries)
             undo.callback(calls.close)

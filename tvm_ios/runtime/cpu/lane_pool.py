@@ -259,6 +259,7 @@ class LanePool:
             self._runtime.pool_close(self._handle)
 
     def _require(self, status: int) -> None:
+        # The numbers are those of RUN_DONE and the like in lane_executor.h.
         if status == 0:
             return
         if status == 1:

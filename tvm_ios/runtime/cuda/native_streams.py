@@ -33,12 +33,14 @@ NO_STEP, BEGIN_CAPTURE, END_CAPTURE = -1, -2, -3
 """Values of :attr:`Outcome.step` in place of a step: no failure, failed begin or end of a
 capture."""
 
+# The order is that of ALLOCATE, SYNCHRONIZE and FREE in cuda_streams.c.
 WORKSPACE_CALLS = ("cuMemAlloc_v2", "cuStreamSynchronize", "cuMemFree_v2")
 """Functions of the driver that are called when a workspace grows."""
 _NATIVE = Path(__file__).parent / "native"
 STREAMS_SOURCE = NativeSource(_NATIVE / "cuda_streams.c")
 _ABI = 2
 """Version of the structures below; code of older models has another one, and is not used."""
+# This is MAX_BLOCKS of cuda_streams.c, which decides the size of the structures.
 _MAX_BLOCKS = 64
 
 

@@ -110,6 +110,7 @@ class CudaStreamExecutor:
             graph, outcome = self._native.capture(self._binding, origin, current_stream())
         if outcome.step == NO_STEP:
             return graph
+        # A step may fail and leave the capture valid: its graph then lacks the steps that follow.
         if graph:
             self.device.driver.call("cuGraphDestroy", graph)
         error = self._explain(self.program, outcome)

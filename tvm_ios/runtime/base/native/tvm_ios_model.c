@@ -222,7 +222,7 @@ static int require_processor(const ModelImage* image) {
   snprintf(needed, sizeof needed, "%s", image->processor);
   for (char* word = strtok_r(needed, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     char spaced[64];
-    /* With spaces around it, since avx is a part of avx2. */
+    /* The spaces tell avx from avx2. */
     snprintf(spaced, sizeof spaced, " %s ", word);
     if (!strstr(line, spaced) && strlen(lacking) + strlen(spaced) < sizeof lacking)
       strcat(lacking, spaced);

@@ -20,6 +20,7 @@ __all__ = [
     "convolve_address",
 ]
 
+# The order is that of CudnnFunctions, and of the enum below it, in cudnn_calls.c.
 CUDNN_CALLS = (
     "cudnnConvolutionForward",
     "cudnnConvolutionBiasActivationForward",

@@ -22,6 +22,7 @@ __all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeFunctions", "OnednnPreparedCall"]
 CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
 RUN_CALL = "tvm_ios_onednn_run_2"
 """Name of the C function that makes a call; the number is that of the structures it reads."""
+# The keys are SET_ADDRESS and EXECUTE of onednn_calls.c.
 _FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "PrimitiveMaker",
 ]
 
+# The numbers are those of the enum in onednn_calls.c.
 WORKSPACE, OUTPUT, CONSTANTS = -1, -2, -3
 """Values of :attr:`Argument.position` for memory that is no input of the launch."""
 LINE_BYTES = 64
