@@ -113,6 +113,7 @@ class CompareOptions:
             )
         if not (math.isfinite(self.longest_s) and self.longest_s > 0):
             raise OptionError(f"longest_s is {self.longest_s}; give seconds above 0")
+        # It refuses a confidence that so many rounds cannot give.
         median_interval([1.0] * self.rounds, self.confidence)
 
 

@@ -157,6 +157,7 @@ class Comparison:
         """Comparison in the data of :meth:`as_record`."""
         found = noun_from(cls, stored)
         for row in stored.field("rounds").rows():
+            # The reader of nouns takes tuples of any length, and times go by place.
             row.field("run_ns").rows(len(found.names))
         return found
 

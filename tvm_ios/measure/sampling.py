@@ -209,5 +209,6 @@ def timed_sample(cell: Cell, shortest_ns: float) -> float:
             if elapsed_ns > LONGEST_SAMPLE * shortest_ns:
                 cell.number = max(cell.least_number, math.ceil(shortest_ns / run_ns))
             return run_ns
+        # A tenth is added, or the next sample could well be too short again.
         wanted = cell.number * max(GROWTH, 1.1 * shortest_ns / max(elapsed_ns, 1))
         cell.number = min(MOST_RUNS, math.ceil(wanted))
