@@ -64,6 +64,7 @@ def database_for_call(database: ProfileDatabase, *, fresh: bool = False) -> Prof
     """
     if fresh:
         return FreshDatabase(database)
+    # A shallow copy will do: no connection outlives a call, so the two share a path only.
     view = copy.copy(database)
     view.use = DatabaseUse()
     return view

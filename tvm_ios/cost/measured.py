@@ -285,6 +285,7 @@ class MeasuredCostModel:
             median_ns=max(1, round(cell.least_ns if few else median(used_ns))),
             samples=len(used_ns),
             spread_ns=round(median_absolute_deviation(used_ns)),
+            # The very list of fast samples comes back where these alone are enough.
             slow_mode=used_ns is not cell.fast_ns and bool(cell.slow_ns),
             measured_at_s=time.time(),
         )

@@ -154,6 +154,7 @@ class RemoteSession(MeasuringSession):
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
         """No operator library: nothing on the device could call one."""
+        # No library has this kind of target: it is for the message that says so.
         return OpenLibraries(None, store, target_kind="a device of an RPC tracker")
 
     def close(self) -> None:
@@ -165,6 +166,7 @@ class RemoteSession(MeasuringSession):
         if self._taken is not None:
             self._taken.close()
         self._taken = None
+        # Addresses on the device end with its session; linked files lie here and stay.
         self._kernels.clear()
 
 

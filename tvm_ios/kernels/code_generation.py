@@ -156,6 +156,7 @@ def cuda_compiler() -> str:
 
 @cache
 def _version_of(_compiler: str) -> str:
+    # The argument is the key of the cache alone: another compiler on PATH is asked anew.
     try:
         return str(nvcc.get_cuda_version())
     except (RuntimeError, OSError, ValueError, IndexError):

@@ -193,6 +193,7 @@ def _check_read(
 
 def _overlapping(writes: list[_Use], read: _Use) -> Iterator[_Use]:
     """Writes that overlap a read, ascending; they are sorted and disjoint."""
+    # The write before that place begins earlier and may reach into the read.
     start = bisect.bisect_right(writes, read.begin, key=lambda use: use.begin)
     for write in writes[max(start - 1, 0) :]:
         if write.begin >= read.end:

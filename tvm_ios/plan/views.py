@@ -103,6 +103,7 @@ class _Resolver:
             self.alias(whole, *self.location[operator.inputs[0]])
             return True
         legal = (
+            # A tensor cannot lie in two places of the whole.
             len(set(operator.inputs)) == len(operator.inputs)
             and all(offset % ALIGNMENT_BYTES == 0 for offset in view.byte_offsets)
             and all(self._movable(source) for source in operator.inputs)

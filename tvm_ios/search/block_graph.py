@@ -62,6 +62,7 @@ def mergeable_sets(block: BlockGraph, options: SearchOptions) -> list[int]:
         return []
     siblings: dict[str, list[int]] = {}
     for index, convolution in enumerate(block.convolutions):
+        # With itself: what is refused here would be refused with any other.
         if convolution is not None and why_not_merge([convolution, convolution]) is None:
             siblings.setdefault(convolution.operand, []).append(index)
     found = []

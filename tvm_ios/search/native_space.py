@@ -25,6 +25,7 @@ __all__ = ["MAX_NATIVE_OPERATORS", "STATE_SPACE", "NativeStateSpace", "make_stat
 
 STATE_SPACE = NativeSource(Path(__file__).parent / "native" / "state_space.c")
 MAX_NATIVE_OPERATORS = 64
+# state_space.c has the same number as COUNT_LIMBS.
 _COUNT_LIMBS = 7
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "stages_of",
 ]
 
+# state_space.c has this number and the next one as well.
 WEIGHT_SHIFT = 20
 """Bits below the latency in a weight: ``latency_ns << WEIGHT_SHIFT``, plus 1, plus UNPRICED for a
 bound."""

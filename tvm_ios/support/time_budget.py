@@ -24,6 +24,7 @@ class TimeBudget:
         self, seconds: float | None = None, *, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        # `not >`, since NaN compares as false.
         if seconds is not None and (not number or not seconds > 0):
             raise OptionError(
                 f"time_budget is {seconds!r}; give seconds above 0, or None for no limit"

@@ -53,7 +53,7 @@ typedef struct {
 
 static int count(set mask) { return __builtin_popcountll(mask); }
 static int lowest(set mask) { return __builtin_ctzll(mask); }
-/* Shifted, as the low bits of a product depend on the low bits of the mask alone. */
+/* The low bits of a product depend on the low bits of the mask alone, so they are shifted out. */
 static uint64_t hash(set mask) { return (mask * 0x9E3779B97F4A7C15ull) >> 20; }
 
 static int push(space *p, sets *list, set mask) {
