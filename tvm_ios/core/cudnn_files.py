@@ -17,7 +17,7 @@ def cudnn_libraries() -> tuple[str, ...]:
 
 def cudnn_dependencies() -> tuple[str, ...]:
     """Paths of libraries of installed wheels that cuDNN opens by bare names when it needs them."""
-    # In this order: cublas needs cublasLt, and nvrtc its builtins.
+    # The order counts: cublas needs cublasLt, and nvrtc its builtins.
     return (
         *_in_toolkit("cublas", "libcublasLt.so.*"),
         *_in_toolkit("cublas", "libcublas.so.*"),
