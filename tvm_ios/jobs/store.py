@@ -86,6 +86,7 @@ class JobStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._explained():
+            # sqlite3 would otherwise open transactions, which nobody commits here.
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
             # A kill leaves nothing half done; only a power cut may take the latest lines.
             self._connection.execute("PRAGMA journal_mode = WAL")

@@ -141,4 +141,5 @@ def link_run(folder: Path, run: Path) -> None:
     new = folder / ".run"
     new.unlink(missing_ok=True)
     new.symlink_to(os.path.relpath(run, folder))
+    # A rename takes the old link's place in one step; a link cannot be made over another.
     new.replace(folder / "run")

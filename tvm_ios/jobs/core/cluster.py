@@ -135,6 +135,7 @@ class Cluster:
 
     def _cancelled(self, event: events.JobCancelled) -> list[Command]:
         job = self._job(event.job)
+        # The wish is kept here as well: the node may be lost before its worker has ended.
         job.cancelled = True
         if event.job in self._waiting:
             return self._end_cancelled(job)
@@ -210,6 +211,7 @@ class Cluster:
                 continue
             self._waiting[status.name] = job
             commands.append(JobChanged(status.name, JobState.WAITING))
+        # Jobs that come back are older than most that wait, and the oldest are dealt first.
         ordered = sorted(self._waiting.values(), key=lambda job: job.number)
         self._waiting = {job.spec.name: job for job in ordered}
         return commands
@@ -251,6 +253,7 @@ class Cluster:
             for command in self._tell(node, events.JobSubmitted(job.spec)):
                 if command != JobChanged(name, JobState.WAITING):  # it has waited before
                     yield command
+            # Else the new node would take it for a job that has just begun.
             if job.progress is not None:
                 yield from self._tell(node, events.ProgressTold(name, job.progress))
 

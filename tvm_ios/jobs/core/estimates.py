@@ -78,6 +78,7 @@ class Estimates:
     def end(self, job: str, need: StageNeed, guess: float, work_s: float | None) -> None:
         """Count a stage by what it took; None: it was cut short, and says nothing."""
         if need.kind is not StageKind.PREPARE:
+            # begin() counted the guess: the difference puts the truth in its place.
             self._jobs[job].add(need, (work_s or 0.0) - guess, self._cores)
         if work_s is None:
             return

@@ -100,6 +100,7 @@ class Leases:
         self._leases[asked.job] = self._pending[asked.job] = holding
         self.running[need.kind] += 1
         driven = self.occupancy.take(holding, now)
+        # A stage that was driven away has to acknowledge first: its RePinned brings the grant.
         return [*_repins(driven), *(self._grant_ready(now) if not driven else ())]
 
     def spread(self, now: float) -> list[Command]:

@@ -149,6 +149,7 @@ class Occupancy:
             if self._cores[device.core].owner or device.core in barred.cores:
                 return None
             chosen.append(device.core)
+        # A core of a device is taken for what is needed only: its own profiles would have to wait.
         for home, wanted in ((False, need.most_cores), (True, need.least_cores)):
             for number in self._free[home]:
                 if len(chosen) >= max(wanted, need.least_cores):
@@ -165,6 +166,7 @@ class Occupancy:
             chosen += [core.number for core in used[: need.least_cores - len(chosen)]]
         if len(chosen) < need.least_cores:
             return None
+        # Whoever is driven away needs a core that no profile has, since no stage is ever stopped.
         nowhere = len(self._cores) - self._owned - len(chosen) < 1
         if nowhere and any(self._cores[number].users for number in chosen):
             return None
@@ -298,6 +300,7 @@ class Occupancy:
     def _move(self, holding: Holding, cores: tuple[int, ...], now: float) -> None:
         left = [number for number in holding.cores if number not in cores]
         joined = [number for number in cores if number not in holding.cores]
+        # It comes back to a core that it was still leaving: nobody needs to wait for that any more.
         for number in joined:
             if number in holding.leaving:
                 holding.leaving.discard(number)
@@ -324,6 +327,7 @@ class Occupancy:
         touched: dict[int, Holding] = {holding.lease.epoch: holding}
         for number in (*joins, *leaves):
             touched.update(self._cores[number].users)
+        # What was computed so far counts at the old rates.
         for other in touched.values():
             other.settle(now)
         for number in joins:
@@ -343,6 +347,7 @@ class Occupancy:
         holding.leaving.clear()
 
     def _index(self, core: _Core) -> None:
+        # A core is not free before the re-pin is acknowledged, or a profile would have company.
         if core.users or core.left_by or core.owner:
             self._free[core.home].pop(core.number, None)
         else:

@@ -45,6 +45,7 @@ class Requests:
         grown = False
         while self._by_age and self._by_age[0][0] + bound_s <= now:
             candidate = heapq.heappop(self._by_age)[2]
+            # Removed requests stay in the heap until they come up, and their job may have another.
             if self.get(candidate.job) is candidate:
                 self._old[candidate.job] = candidate
                 grown = True

@@ -85,6 +85,7 @@ class Scheduler:
         try:
             self._handlers[type(event)](event)
         except JobError:
+            # A refused event changes nothing, not even the time.
             self._now = before
             raise
         self._decide()
@@ -164,6 +165,7 @@ class Scheduler:
                 self._ask_again(job, holding)
             return
         work = holding.work_s
+        # The worker's own clock leaves out the time that grant and release took to arrive.
         if event.seconds is not None and elapsed > 0:
             work *= event.seconds / elapsed
         self._jobs.end_stage(job, work)
@@ -205,6 +207,7 @@ class Scheduler:
             return
         job = self._jobs[holding.lease.job]
         if holding.granted_s is None:
+            # The worker has not heard of this lease, so there is nothing to revoke.
             self._leases.give_back(holding.lease.job, self._now)
             self._ask_again(job, holding)
             return
@@ -304,6 +307,7 @@ class Scheduler:
         """Proposals of the policy, as far as they make sense."""
         if not self._has_room():
             return
+        # A policy's generator may have no end.
         most = len(self._leases.requests) + len(self._jobs.waiting)
         try:
             for proposal in islice(self._policy.choose(self._view()), most):
@@ -312,6 +316,7 @@ class Scheduler:
                     yield proposal
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's, and jobs go on
             fault = f"{type(error).__name__}: {error}"
+            # A broken policy fails at every event, and one report is enough.
             if fault != self._fault:
                 self._fault = fault
                 self._commands.append(ReportPolicy(fault))

@@ -79,6 +79,7 @@ class Trace:
             span = self._open.get(event.job)
             if span is not None and span.epoch == event.epoch:
                 self._close(event.job, now, finished=event.finished)
+                # A batch that has lost its device waits on, as old as it is.
                 self._asked[event.job] = span.asked_s
         elif isinstance(event, WorkerDied | JobEnded):
             self._close(event.job, now, finished=False)

@@ -58,6 +58,7 @@ class Daemon:
         self._workers: Workers = make(self.say, self.fail)
         self._listener = listener
         self._loop = asyncio.get_running_loop()
+        # Stages are timed by the loop's clock, which nobody sets, and stored with dates.
         self._since_1970 = time.time() - self._loop.time()
         self._trace = Trace()
         self._kept = 0
@@ -108,6 +109,7 @@ class Daemon:
                     f"job {spec.name!r} needs {spec.wish.as_text()}; the daemon has {names}"
                 )
         for order in fresh:
+            # The file comes first: after a kill in between, the next daemon goes on with the job.
             self._store.submit(order, time.time())
             self._workers.accept(order)
             self._earlier.pop(order.spec.name, None)
@@ -149,6 +151,7 @@ class Daemon:
 
     async def fault(self) -> None:
         """Wait until the daemon cannot go on, and raise why."""
+        # Whoever waits may be cancelled; the fault itself must stay for others.
         await asyncio.shield(self._fault)
 
     async def close(self) -> None:
@@ -257,6 +260,7 @@ def sole_daemon(folder: StateFolder) -> Iterator[None]:
     What a daemon that was killed may have left computing is ended first.
     """
     folder.make()
+    # Mode w would erase the process id of the daemon that holds the lock.
     with folder.lock.open("a+", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

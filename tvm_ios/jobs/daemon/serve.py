@@ -84,6 +84,7 @@ async def _run(
         terminated = True
         this.cancel()
 
+    # asyncio makes a cancellation of Ctrl-C by itself, but not of SIGTERM.
     loop.add_signal_handler(signal.SIGTERM, terminate)
     try:
         left = daemon.resume()

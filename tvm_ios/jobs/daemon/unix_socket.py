@@ -34,6 +34,7 @@ async def listening(daemon: Daemon, path: Path) -> AsyncIterator[None]:
                 await writer.drain()
         writer.close()
 
+    # A daemon that was killed has left its socket, and a name that is there cannot be bound.
     path.unlink(missing_ok=True)
     with _short(path) as address:
         server = await asyncio.start_unix_server(serve, address, limit=_LINE_LIMIT)

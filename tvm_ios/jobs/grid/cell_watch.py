@@ -90,6 +90,7 @@ class CellWatch:
         _move(log, beside.with_suffix(".log"))
         if not done:
             _move(log_path(folder), beside.with_suffix(".txt"))
+        # The result comes last: with it a cell is over, and what lies beside it is whole by then.
         write_result(self.grid.results, cell, result)
         shutil.rmtree(folder, ignore_errors=True)
         self.over(cell, result)

@@ -238,6 +238,7 @@ def _values(name: str, values: Any) -> tuple[Value, ...]:
     for value in listed:
         if not isinstance(value, Value):
             raise OptionError(f"[grid] {name} has {value!r}; give strings, numbers, true or false")
+    # Python takes 1, 1.0 and True for equal, and here they are three values.
     if len({(type(value), value) for value in listed}) < len(listed):
         raise OptionError(f"[grid] {name} has a value twice; repeats says how often cells are run")
     return tuple(listed)

@@ -107,6 +107,7 @@ def _run(
 def _forget(jobs: StateFolder) -> None:
     """Remove what jobs were and what they left: a cell that was interrupted begins anew."""
     shutil.rmtree(jobs.jobs, ignore_errors=True)
+    # SQLite keeps its write-ahead log in files beside the database.
     for path in jobs.path.glob(f"{jobs.database.name}*"):
         path.unlink()
 

@@ -42,6 +42,7 @@ def loopback_devices(keys: tuple[str, ...], *, servers: int) -> Iterator[str]:
 
 
 def _start(stack: contextlib.ExitStack, module: str, port: int, *words: str) -> None:
+    # TVM would try port after port, and nobody would learn which one it took.
     where = ("--host", HOST, "--port", str(port), "--port-end", str(port + 1))
     process = subprocess.Popen(
         [sys.executable, "-m", f"tvm.exec.{module}", *where, *words],
@@ -51,6 +52,7 @@ def _start(stack: contextlib.ExitStack, module: str, port: int, *words: str) -> 
         start_new_session=True,  # Ctrl-C is for the grid, which ends them
         env=os.environ | {SAFE_PATH: "1"},
     )
+    # The stack unwinds backwards: kill comes before wait.
     stack.callback(process.wait)
     stack.callback(process.kill)
 

@@ -120,6 +120,7 @@ class LocalAgent:
         mark = uuid.uuid4().hex
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            # Our copy of their end is closed, or we would never read the end of the line.
             with theirs, log_path(folder).open("ab") as log:
                 words = [sys.executable, "-m", "tvm_ios.jobs.local.worker", str(theirs.fileno())]
                 _LOG.debug("runs %s", shlex.join(words))
@@ -135,6 +136,7 @@ class LocalAgent:
         except OSError as error:
             ours.close()
             reason = f"its worker cannot be started in {folder}: {error}"
+            # The daemon is obeying commands now, so the event has to wait for its next turn.
             asyncio.get_running_loop().call_soon(lambda: self._say(JobEnded(command.job, reason)))
             return
         worker = _Worker(job=command.job, process=process, line=ours, mark=mark)
@@ -210,6 +212,7 @@ class LocalAgent:
                 _write(writer, command)
             elif isinstance(command, RePinLease):
                 await self._pin(worker, command.cores)
+                # The pin comes first: whoever waits for these cores gets them at once.
                 self._say(RePinned(job=command.job, epoch=command.epoch, serial=command.serial))
             elif isinstance(command, RevokeLease):
                 _write(writer, command)

@@ -29,6 +29,7 @@ def main(descriptor: int) -> None:
     # Processes whose parents end become ours, so that whoever pins our tree pins them, too.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     line = socket.socket(fileno=descriptor)
+    # A child that holds the line open would hide our end from the agent.
     line.set_inheritable(False)
     gate = WorkerGate(line)
     begin = gate.begin()
@@ -42,6 +43,7 @@ def main(descriptor: int) -> None:
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             traceback.print_exc()
             reason = f"{type(error).__name__}: {error}; the log has more"
+    # _exit flushes nothing.
     sys.stdout.flush()
     sys.stderr.flush()
     gate.end(shortened(" ".join(reason.split())))

@@ -135,6 +135,7 @@ class WorkerGate:
         # What runs between two stages may count cores, and computes next to nothing.
         os.sched_setaffinity(0, self.cores)
         if not event.finished and lease is not None and lease.device:
+            # The loss is told first, since the release would free the device for another grant.
             self._say(DeviceLost(lease.device))
         self._say(event)
 
