@@ -40,9 +40,11 @@ def guarded_workers(*, threads: int = 1) -> Iterator[None]:
     mark = uuid.uuid4().hex
     guard = start_guard(mark)
     try:
+        # TVM reads the number of threads once a process, so workers have to inherit it.
         with _environment({MARK: mark, "TVM_NUM_THREADS": str(threads)}):
             yield
     finally:
+        # The guard goes last: a kill -9 may come while processes are ended.
         end_processes(mark)
         guard.terminate()
         guard.wait()
@@ -69,6 +71,7 @@ def watch(parent: int, mark: str, variable: str = MARK) -> None:
 def end_processes(mark: str, variable: str = MARK) -> None:
     """Kill all marked processes, until none is left."""
     deadline = time.monotonic() + GRACE_S
+    # A process may have started another one between being listed and being killed.
     while time.monotonic() < deadline:
         found = marked_processes(mark, variable)
         if not found:
@@ -110,6 +113,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_zombie(folder: Path) -> bool:
+    # The program's name stands in brackets, and may have spaces and brackets itself.
     return (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

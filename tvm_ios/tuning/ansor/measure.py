@@ -62,6 +62,7 @@ class Interruption:
 
 def builder(options: TuningOptions, width: int) -> auto_scheduler.LocalBuilder:
     """TVM's builder: as many processes as its width, with a time limit for each candidate."""
+    # TVM takes whole seconds, and half a second rounded down would be no time at all.
     return auto_scheduler.LocalBuilder(timeout=math.ceil(options.build_timeout_s), n_parallel=width)
 
 

@@ -124,6 +124,7 @@ def hardware_params(target: tvm.target.Target, cores: int) -> auto_scheduler.Har
     if tvm.device(str(target.kind.name)).exist:
         return auto_scheduler.HardwareParams(target=target)
     warp = _limit(target, "thread_warp_size", 32)
+    # TVM asks the device for these, and here there is none.
     return auto_scheduler.HardwareParams(
         num_cores=-1,
         vector_unit_bytes=16,

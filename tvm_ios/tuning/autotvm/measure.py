@@ -68,6 +68,7 @@ class Measuring:
 
     def __post_init__(self) -> None:
         options = self.options
+        # TVM allows several candidates at a time with do_fork only.
         self._builder = autotvm.LocalBuilder(
             timeout=options.build_timeout_s, n_parallel=self.width, do_fork=True
         )

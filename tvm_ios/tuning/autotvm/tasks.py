@@ -66,6 +66,7 @@ def extract_tasks(
 ) -> tuple[KernelTask, ...]:
     """Tasks of Relay modules (models, or merged stages), each once, the most work first."""
     environment = TaskExtractEnv.get()
+    # TVM has one such environment a process, and it holds the tasks of the last call.
     environment.reset(None)
     with environment:
         for module in modules:

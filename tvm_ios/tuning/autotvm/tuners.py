@@ -100,6 +100,7 @@ def fits_next(tuner: Tuner, results: Sequence[Any]) -> bool:
 def use_cores(tuner: Tuner, cores: int) -> None:
     """Limit a tuner's cost model, if it has one, to a number of cores; TVM would take all."""
     if isinstance(tuner, XGBTuner):
+        # TVM reads the first for workers that extract features, and the second in each fit.
         tuner.cost_model.num_threads = cores
         tuner.cost_model.xgb_params["nthread"] = cores
 
@@ -127,6 +128,7 @@ def _list_plan(task: KernelTask, waiting: Sequence[int]) -> PlannedTuner | None:
 
 def _random_tuner(task: KernelTask, known: set[int], _cores: int) -> Tuner:
     tuner = RandomTuner(task.task)
+    # TVM's tuners have a list here, or a set.
     tuner.visited = type(tuner.visited)(known)
     return tuner
 

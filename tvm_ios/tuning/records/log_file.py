@@ -77,9 +77,11 @@ def replace_file(path: Path, descriptor: int, data: bytes) -> None:
     new_name = place.with_name(f".{place.name}.mending")
     new = os.open(new_name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
+        # The lock comes before the name: whoever opens the new file waits until late lines are in.
         fcntl.flock(new, fcntl.LOCK_EX)
         os.fchmod(new, stat.S_IMODE(os.fstat(descriptor).st_mode))
         _write(new, data)
+        # The data are on the disk before the file has its name, or a power cut could empty the log.
         os.fsync(new)
         os.replace(new_name, place)
         _write(new, read_on(descriptor))

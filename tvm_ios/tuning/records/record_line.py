@@ -147,6 +147,7 @@ def _parse_json(text: str) -> dict[str, Any]:
     if not text.strip():
         raise RecordError("the line is empty")
     try:
+        # Bytes that are no UTF-8 came as surrogates, which only encoding refuses.
         text.encode()
         data = _DECODER.decode(text)
     except UnicodeEncodeError as error:

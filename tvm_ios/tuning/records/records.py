@@ -113,6 +113,7 @@ def write_records(
     try:
         make_folder(log)
         with locked(log, os.O_RDONLY | os.O_CREAT | (0 if force else os.O_EXCL)) as descriptor:
+            # What stands behind the position would be carried over, and here nothing shall be.
             os.lseek(descriptor, 0, os.SEEK_END)
             replace_file(log, descriptor, data)
     except FileExistsError as error:
