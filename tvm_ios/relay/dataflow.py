@@ -133,6 +133,7 @@ def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
 def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:
     """Module with another body of ``main``, types inferred."""
     main = module["main"]
+    # TVM's modules change in place, and this one may be the caller's.
     new = tvm.IRModule(module.functions, module.type_definitions)
     function = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
     new[module.get_global_var("main")] = function

@@ -287,6 +287,7 @@ def _unique_names(kinds: list[str]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for kind in kinds:
+        # Schedules join names by commas, bars, arrows and plus signs, so no name has any.
         stem = "".join(letter if letter.isalnum() else "_" for letter in kind)
         names.append(f"{stem}_{seen[stem]}")
         seen[stem] += 1

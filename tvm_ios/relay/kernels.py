@@ -60,6 +60,7 @@ def lower_kernels(
             # TVM remembers functions, but not the records they were lowered with.
             with lowering:
                 compiler.clear()
+                # lower_to_primfunc would be simpler, and fails on functions with a tuple inside.
                 lowered = compiler.lower(function, target, "default")
             if len(lowered.funcs.functions) != 1:
                 continue  # several parts that call each other keep the names they know

@@ -107,6 +107,7 @@ def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
     except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
         raise ModelError(f"the model cannot be traced: {_first_line(error)}") from error
     graph = found.graph
+    # Until then operators of inner modules are hidden in calls of their methods.
     torch._C._jit_pass_inline(graph)  # noqa: SLF001 - torch gives no other way
     _without_idle_dropouts(graph)
     _with_named_writes(graph)

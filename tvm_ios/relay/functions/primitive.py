@@ -99,6 +99,7 @@ def kernel_digest(function: relay.Function) -> str:
     Names do not count; equal in every process.
     """
     value = int(tvm.ir.structural_hash(unlabelled(function), map_free_vars=False))
+    # TVM hands its 64 bits over as a signed number.
     return f"{value & (2**64 - 1):016x}"
 
 
@@ -125,6 +126,7 @@ def _kind(calls: list[relay.Call]) -> str:
     for call, name in zip(calls, names, strict=True):
         if name in TRANSPOSED:
             return name.removeprefix("nn.")
+        # Winograd's name ends in without_weight_transform, and it is a convolution all the same.
         if "conv2d" in name and "weight_transform" not in name.removesuffix(
             "without_weight_transform"
         ):

@@ -98,6 +98,7 @@ def _concat_view(body: relay.Call, function: relay.Function, arguments: list[rel
         return None
     if len(set(arguments)) != len(arguments):
         return None
+    # No kernel writes a constant, so nothing would put it into its place.
     if any(isinstance(argument, relay.Constant) for argument in arguments):
         return None
     shape = [int(extent) for extent in body.checked_type.shape]

@@ -53,6 +53,7 @@ def convert(
     conversion: Conversion,
 ) -> tvm.IRModule:
     """Typed module in other layouts and types, with parameters bound; the first of all passes."""
+    # TVM's modules change in place, and this one is the caller's.
     bound = tvm.IRModule(module.functions, module.type_definitions)
     main = relay.build_module.bind_params_by_name(module["main"], dict(params))
     bound[module.get_global_var("main")] = main
@@ -130,6 +131,7 @@ def _with_attribute(names: Iterable[str], attribute: str, value: Any) -> Iterato
 
 
 def _set_attribute(operator: tvm.ir.Op, attribute: str, value: Any) -> None:
+    # TVM refuses a second value while there is one of the same level.
     operator.reset_attr(attribute)
     if value is not None:
         operator.set_attr(attribute, value)

@@ -48,6 +48,7 @@ def _constant(inputs: Any, attributes: Any, params: Any) -> Any:  # noqa: ARG001
     """A constant in each of its forms; TVM's own knows the tensor only."""
     if "value" in attributes:
         value = onnx.numpy_helper.to_array(attributes["value"])
+        # Without a type relay.const would make 32 bits of 64.
         return relay.const(value, str(value.dtype))
     for name, dtype in _PLAIN_CONSTANTS.items():
         if name in attributes:

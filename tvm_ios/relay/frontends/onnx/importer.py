@@ -197,6 +197,7 @@ def _onnx_mapping() -> Iterator[None]:
         yield
         return
     lent = ModuleType(name)
+    # Number 0 is UNDEFINED, which has no data type.
     kinds = [kind for kind in onnx.TensorProto.DataType.values() if kind]
     lent.TENSOR_TYPE_TO_NP_TYPE = _Types(  # type: ignore[attr-defined]
         (kind, onnx.helper.tensor_dtype_to_np_dtype(kind)) for kind in kinds
