@@ -73,6 +73,7 @@ class TuneConfig:
     @classmethod
     def of_tables(cls, content: Mapping[str, Any]) -> Self:
         """Configuration in tables that :mod:`tomllib` or :mod:`json` has read."""
+        # The tables lose keys below, and the caller's must not.
         tables = copy.deepcopy(dict(content))
         require_known(tables, ("time_budget", *_TABLES), "")
         time_budget = tables.pop("time_budget", None)
@@ -153,6 +154,7 @@ def known_value(key: str, value: Any, hint: Any) -> Any:
         return value
     if hint is bool and isinstance(value, bool):
         return value
+    # Python takes true for an int, and 1 for no float.
     number = isinstance(value, int) and isinstance(0.5, hint)
     if isinstance(value, bool) or not (isinstance(value, hint) or number):
         wanted = getattr(hint, "__name__", None) or str(hint).removesuffix(" | None")

@@ -61,6 +61,7 @@ class OnnxFile:
                     f"the model is a {type(source).__name__}; give a path or an onnx.ModelProto"
                 )
             model, folder = onnx.ModelProto(), None
+            # Shapes and weights are written into it, and the caller's model stays as it is.
             model.CopyFrom(source)
         _check_names(name, model)
         shapes = static_shapes(name, _inputs(name, model), given)
@@ -187,6 +188,7 @@ def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None
     try:
         for tensor in apart:
             helper.load_external_data_for_tensor(tensor, str(folder))
+            # This leaves the mark that data lie elsewhere, unlike onnx's function for whole models.
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     # onnx refuses paths that lead elsewhere, links, and files that are too short, each in its way.

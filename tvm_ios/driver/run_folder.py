@@ -134,6 +134,7 @@ class RunFolder:
         folder = cls(path=place / report.run_id)
         try:
             place.mkdir(parents=True, exist_ok=True)
+            # A rename works within one file system only, so the folder is made beside its place.
             partial = Path(tempfile.mkdtemp(dir=place, prefix=".saving-"))
         except OSError as error:
             raise ArtifactError(

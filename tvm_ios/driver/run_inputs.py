@@ -78,6 +78,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name into a file of exactly this name."""
     named: dict[str, Any] = dict(arrays)
     try:
+        # Given a name in place of a file, numpy would append .npz to it.
         with path.open("wb") as file:
             np.savez(file, **named)
     except OSError as error:

@@ -110,6 +110,7 @@ def reach(
         if best is None or latency.median_ms < best[0].median_ms:
             best = latency, model
         if latency.meets(sla_ms):
+            # What meets the level is kept, even if an earlier model's median is lower.
             best = latency, model
             break
     if best is None:
