@@ -90,6 +90,7 @@ def _stand_ins(runtime: Path, source: Path) -> list[str]:
         made.append(str(folder / name))
     if not made:
         return []
+    # The linker would drop libraries of which nothing is called, and refuse what they lack.
     before = "-Wl,--push-state,--no-as-needed,--allow-shlib-undefined"
     return [before, *made, "-Wl,--pop-state", f"-Wl,-rpath,{folder}"]
 

@@ -77,6 +77,7 @@ class _CtrlC:
     def hear(self, _signal: int, frame: FrameType | None) -> None:
         """Handle SIGINT, from a person or from :meth:`try_again`."""
         if self.heard and not self._is_retry:
+            # print() may wait for what the interrupted code holds.
             os.write(2, f"{INTERRUPTED}\n".encode())
             os._exit(EXIT_INTERRUPTED)
         self.heard, self._is_retry = True, False
@@ -94,6 +95,7 @@ class _CtrlC:
         if self.over:
             return
         self._is_retry = True
+        # Python runs handlers in the main thread only, and this wakes it where it waits.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

@@ -57,6 +57,7 @@ LAB_VERBS = (
 )
 """Verbs that tvm-ios-lab, which a checkout has and the wheel has not, registers as entry points."""
 EXIT_ERROR = 2
+# Shells say 128 and the signal's number: SIGINT here, SIGPIPE below.
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "tvm-ios: interrupted"
 EXIT_BROKEN_PIPE = 141
@@ -94,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(INTERRUPTED, *_notes(interrupt))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
+        # Python flushes standard output again at its end, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_BROKEN_PIPE
     except OSError as error:

@@ -155,6 +155,7 @@ def _merge(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     logs = [read_records(path) for path in arguments.files]
+    # Mending takes away the lines that are told of, so it comes after reading.
     moved = [mend_records(path) if arguments.fix else 0 for path in arguments.files]
     answers = list(map(_checked, arguments.files, logs, moved))
     if arguments.json:
