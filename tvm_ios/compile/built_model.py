@@ -46,6 +46,7 @@ class ModelKernels:
         self.staged = staged
         self._lock = Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
+        # A finalizer runs at the end of the process, too, where __del__ may not.
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @cached_property

@@ -52,6 +52,7 @@ def source_commit() -> str:
     # A package that lies in the checkout of somebody else's project is not at that one's commit.
     if not _git("ls-files", "--error-unmatch", Path(__file__).name):
         return ""
+    # Without --exclude=* a tag's name would stand in place of the commit.
     return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
 
 

@@ -39,6 +39,7 @@ def descendants(root: int) -> tuple[int, ...]:
         if not threads:
             continue
         found.append(process)
+        # The kernel lists children with the thread that started them.
         for thread in threads:
             with contextlib.suppress(OSError):
                 children = Path(f"/proc/{process}/task/{thread}/children").read_text()

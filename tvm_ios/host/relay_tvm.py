@@ -22,6 +22,7 @@ __all__ = ["cached_libinfo", "host_target", "require_relay_tvm"]
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
 _HOME = "set HOME to a folder you can write, since TVM makes .tvm_test_data there; or "
+# te_compiler has imported the function by name, so it is exchanged in both modules.
 _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
 
 

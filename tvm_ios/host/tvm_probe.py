@@ -60,6 +60,7 @@ def describe_tvm() -> TvmReport:
     except subprocess.TimeoutExpired:
         return TvmReport(problem=f"importing TVM did not end within {_TIMEOUT_S} s")
     try:
+        # What TVM prints while it is imported comes before the report.
         read: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -38,6 +38,7 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
     Every file is replaced atomically, the ``.pth`` last: processes that start meanwhile see the
     old hook or the new one.
     """
+    # The loader knows by this SONAME that what libtvm.so needs is loaded already.
     stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
     contents = {
         STUB_FILE: stub.read_bytes(),

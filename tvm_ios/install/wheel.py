@@ -81,6 +81,7 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
     if wheel_is_installed():
         steps.append(f"{_pinned_wheel()} is installed")
     else:
+        # With its dependencies the wheel would pull in torch.
         _pip("install", "--no-deps", "--require-hashes", "-r", str(_WHEEL))
         steps.append(f"installed {_pinned_wheel()} (its TVM only, without its dependencies)")
     _pip("install", "-r", str(_REQUIREMENTS))
@@ -104,6 +105,7 @@ def _pinned_wheel() -> str:
 
 def _pip(*arguments: str) -> None:
     quietly = ("--quiet", "--disable-pip-version-check")
+    # Without -P a file in the working directory could pass for a module of pip.
     command = [sys.executable, "-P", "-m", "pip", *arguments, *quietly]
     _LOG.debug("runs %s", shlex.join(command))
     done = subprocess.run(command, capture_output=True, text=True, check=False)

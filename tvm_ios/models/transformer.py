@@ -98,6 +98,7 @@ class TransformerBuilder:
             """Matrices of heads, (sequences * heads, …), with axes in the order of batch_matmul."""
             by_head = named(unit, relay.reshape(rows.expr, (batch_size, sequence, heads, size)))
             turned = named(unit, relay.transpose(by_head, axes))
+            # -3 joins sequences and heads, -2 keeps all that follows.
             return named(unit, relay.reshape(turned, (-3, -2)))
 
         by_token, by_feature = (0, 2, 1, 3), (0, 2, 3, 1)

@@ -40,6 +40,7 @@ def prepare_unless_done(
     return prepare(mod, params, target, conversion=conversion)
 
 
+# At level 0 it runs in a PassContext of any level.
 @tvm.transform.module_pass(opt_level=0, name="tvm_ios.PrepareModule")
 @dataclass(frozen=True, kw_only=True)
 class PrepareModule:

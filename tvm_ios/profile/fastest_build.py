@@ -141,6 +141,7 @@ class _Builder:
         if records is None:
             return self._faster(change, best, changed, question, known)
         with records():  # read only where there is something to race under them
+            # The build so far was made without the records.
             plain = replace(best, built=None)
             faster = self._faster(change, plain, changed, question, self._known(question))
         lost = faster.candidate is best.candidate

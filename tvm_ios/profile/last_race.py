@@ -71,6 +71,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
         contestants.append(
             (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
         )
+    # Whether earlier races count says nothing about how this one is run.
     asked = {name: value for name, value in asdict(options).items() if name != "reuse"}
     return digest_of([RACE_PROTOCOL, contestants, asked])
 

@@ -23,6 +23,7 @@ __all__ = ["tvm_ios"]
 _LOG = logging.getLogger(__name__)
 
 
+# torch may hand over examples without values, and graphs are run with them here.
 @fake_tensor_unsupported
 def tvm_ios(
     gm: torch.fx.GraphModule,

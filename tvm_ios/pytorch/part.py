@@ -44,6 +44,7 @@ class CompiledPart(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """New tensors with the model's results: one or a tuple, as the module gave."""
+        # An executor has one set of inputs and outputs, which two threads would mix.
         with self._lock:
             for place, number in self._inputs:
                 self._give(number, tensors[place])

@@ -88,6 +88,7 @@ class _Probe(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         _write_elsewhere(n, args, self._fresh)
+        # The call may have got other keywords just now.
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         leaves, shape = torch.utils._pytree.tree_flatten((args, kwargs))  # noqa: SLF001 - as fx
         before = _versions(leaves)

@@ -20,6 +20,7 @@ class Family:
     """Words of which one in an operator's kind makes it a member."""
 
 
+# The first family that fits counts, so the narrow ones come first and the last fits all.
 FAMILIES = (
     Family(label="depthwise convolution", fill="#A9DFCB", words=("depthwise",)),
     Family(label="convolution", fill="#B5DCF5", words=("conv",)),
