@@ -40,6 +40,7 @@ def test_it_lies_in_the_cache_folder(monkeypatch, tmp_path):
     assert [path.name for path in (tmp_path / "kernels").iterdir()] == ["a.zip"]
 
 
+@pytest.mark.slow
 def test_an_entry_damaged_at_any_bit_is_dropped_or_still_right(cache):
     whole = archive(bytes(range(64)))
     path = cache.folder / "a.zip"

@@ -68,6 +68,7 @@ def test_a_list_needs_prices_of_operators_only(case, prices):
     np.testing.assert_array_equal(case.run(after), case.expected())
 
 
+@pytest.mark.slow
 def test_a_list_for_a_cpu_that_is_not_here_takes_its_lanes_for_what_they_are():
     module, params = squeezenet(image_size=64)
     model = AnalyticalCpuCost(CPU.of_cores(4))

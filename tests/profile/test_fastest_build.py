@@ -119,6 +119,7 @@ def test_what_was_faster_once_is_not_raced_again(narrow, clocked, tmp_path, data
         assert "check padded" in call.clock.phase_s
 
 
+@pytest.mark.slow
 def test_without_narrow_convolutions_nothing_is_timed(narrow, database):
     mod, params = narrow
     call = MeasuringCall.here(lanes=1, database=database)

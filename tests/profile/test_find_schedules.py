@@ -38,6 +38,7 @@ class ReservingBudget(TimeBudget):
         return super().part(of, reserve_s=reserve_s)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no lane that could help")
 def test_time_is_set_aside_for_the_race_of_the_call(branching, monkeypatch) -> None:
     """By what a run takes with the help of all lanes, and in as many rounds as it has."""

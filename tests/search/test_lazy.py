@@ -225,6 +225,7 @@ class _Tight(_Watched):
         return [price * 97 // 100 for price in self.model.price(graph, stages)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [False, True])
 def test_a_hurried_search_looks_at_every_block_before_it_is_stopped(golden, native):
     recorded = golden["randwire"][1].parts[3]

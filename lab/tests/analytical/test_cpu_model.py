@@ -61,6 +61,7 @@ def worked_graphs(draw):
     return reads, works
 
 
+@pytest.mark.slow
 @given(worked_graphs(), st.sampled_from([1, 2, 4, 16]))
 # Only the first kernel of a group fetches: with the tiny one in front the last stage is cheaper.
 @example(

@@ -130,6 +130,7 @@ def race_of(tmp_path, **changes):
     return replace(race, **changes)
 
 
+@pytest.mark.slow
 def test_a_program_that_takes_too_long_or_is_not_there_is_named(tmp_path):
     with pytest.raises(
         HostError, match=r"export of randwire_small at batch 1 took longer than 0 s"
@@ -174,6 +175,7 @@ def test_a_program_that_is_killed_is_no_program_that_found_nothing(tmp_path):
         race._run("measure", str(python), ())
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_program_that_takes_too_long(tmp_path):
     told = tmp_path / "mark"
     python = tmp_path / "python"

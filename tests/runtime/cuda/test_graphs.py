@@ -31,6 +31,7 @@ def check_replays(seen):
     assert seen["live"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_one_launch_replays_what_was_captured(cuda_stand_in, lanes):
     check_replays(cuda_stand_in.run("graph", "small", lanes=lanes))

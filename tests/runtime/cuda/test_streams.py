@@ -26,6 +26,7 @@ def check_run(seen, lanes):
     assert seen["live"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_every_launch_is_on_its_stream_and_in_order(cuda_stand_in, lanes):
     seen = cuda_stand_in.run("streams", "small", lanes=lanes)

@@ -89,6 +89,7 @@ class NothingBuilds(Measuring):
         return [MeasureResult(("", "no code"), 2, 0.1, 0.0)] * len(inputs)
 
 
+@pytest.mark.slow
 def test_what_a_log_teaches_does_not_end_tuning_mode(recording_gate, tmp_path):
     (task,) = extract_tasks([one_convolution()], TARGET)
     known = MeasureInput(TARGET, task.task, task.task.config_space.get(0))
