@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "cudnn", "tf32", "onednn"),
+    "build": ("pad_channels", "cudnn", "tf32", "onednn", "exact"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
@@ -236,6 +236,13 @@ def _add_search_options(group: Any) -> None:
         "--onednn",
         "whether oneDNN may compute convolutions and products on a CPU, where it is faster",
         default=DEFAULTS.build.onednn,
+    )
+    _add_switch(
+        group,
+        "--exact",
+        "whether results are to have the bits of stock TVM: no faster exp, erf and the like, no "
+        "other order of sums, no operator library",
+        default=DEFAULTS.build.exact,
     )
     group.add_argument(
         "--desired-layout",

@@ -32,6 +32,7 @@ from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["BuiltModel", "ModelKernels", "build_model", "build_prepared"]
 
@@ -108,14 +109,15 @@ def build_model(
     name
         Name of the operator graph, for pictures and reports.
     sink
-        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would compile.
+        As in :func:`tvm_ios.relay.prepare`; False compiles what TVM alone would compile, with its
+        bits.
     like
         A build with the same tuning records that shares most of its kernels.
     """
-    with cached_libinfo():
+    with cached_libinfo(), exact_bits(not sink):
         prepared = prepare(mod, params, target if target is not None else host_target(), sink=sink)
         require_known_target(prepared.target)
-    return build_prepared(prepared, name=name, like=like)
+        return build_prepared(prepared, name=name, like=like)
 
 
 def build_prepared(

@@ -26,6 +26,7 @@ from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"]
 
@@ -38,7 +39,8 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     kernels = built.kernels
     placements: Sequence[Placement]
     if any(stage.is_merge for stage in schedule.stages):
-        with cached_libinfo():
+        # A race may compile its contestants long after the call that asked for exact bits.
+        with cached_libinfo(), exact_bits(kernels.staged.exact):
             kernels = ModelKernels(
                 build(
                     partition(),

@@ -21,6 +21,7 @@ from tvm_ios.relay import is_partitioned
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.tuning.records.record_lookup import records_around
 
 __all__ = ["compile_schedule"]
@@ -53,10 +54,10 @@ def compile_schedule(
         GPU, streams: as many as the widest stage has groups where omitted.
     options
         Options that ``schedule`` was found with, since it fits only their graph. Read are
-        ``conversion`` and, of ``build``, ``cudnn``, ``tf32`` and ``onednn``. With ``cudnn``, cuDNN
-        computes the convolutions that the schedule gives it, or all it can if the schedule was
-        found without; cuDNN is needed to run the model, not to compile it. ``onednn`` does the same
-        for oneDNN on a CPU.
+        ``conversion`` and, of ``build``, ``cudnn``, ``tf32``, ``onednn`` and ``exact``. With
+        ``cudnn``, cuDNN computes the convolutions that the schedule gives it, or all it can if the
+        schedule was found without; cuDNN is needed to run the model, not to compile it. ``onednn``
+        does the same for oneDNN on a CPU.
 
     Raises
     ------
@@ -66,6 +67,18 @@ def compile_schedule(
         As :func:`tune`.
     """
     require_options(options)
+    with exact_bits(options.build.exact):
+        return _compile_schedule(mod, params, target, schedule, lanes, options)
+
+
+def _compile_schedule(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    schedule: InterOpSchedule | None,
+    lanes: int | None,
+    options: TuneOptions,
+) -> CompiledModel:
     resolved = None if target is None else resolve_target(target)
     build = options.build
     libraries = require_libraries(resolved, cudnn=build.cudnn, tf32=build.tf32, onednn=build.onednn)

@@ -25,7 +25,7 @@ class BuildOptions:
     Raises
     ------
     OptionError
-        If a value is neither True nor False.
+        If a value is neither True nor False, or an operator library is to compute exactly as TVM.
     """
 
     pad_channels: bool = True
@@ -42,9 +42,19 @@ class BuildOptions:
     """True lets oneDNN compute convolutions and products on a CPU, with the functions of each
     element that follow. Each is priced with TVM's kernel and with oneDNN, and the faster one is
     kept; a stage may have both."""
+    exact: bool = False
+    """True keeps the bits of stock TVM: its own exp, erf and the like, sums in its order, no padded
+    channels and no other layouts than asked for. False lets results differ from it in the last
+    places: these functions are then off by at most 2 units in the last place."""
 
     def __post_init__(self) -> None:
         _require_flags(self)
+        named = next((name for name in ("onednn", "cudnn") if getattr(self, name)), None)
+        if self.exact and named is not None:
+            raise OptionError(
+                f"exact is True, but {named}=True lets a library compute, which sums in another "
+                "order than TVM; leave out one of them"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.support.c_compiler import compile_ahead
+from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
@@ -129,8 +130,8 @@ def tune(
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
         Everything else: :class:`~tvm_ios.driver.options.TuneOptions` has fields for the search,
-        each kind of measuring, layout and types, cuDNN, oneDNN and padded channels, the tuners, a
-        remote device, and measuring anew what the database knows.
+        each kind of measuring, layout and types, cuDNN, oneDNN, padded channels and exact bits, the
+        tuners, a remote device, and measuring anew what the database knows.
 
     Raises
     ------
@@ -182,8 +183,13 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
+    require_options(given.options)
+    with exact_bits(given.options.build.exact):
+        return _tune_race(given)
+
+
+def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
-    require_options(options)
     conversion, build = options.conversion, options.build
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))

@@ -22,6 +22,7 @@ from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.records_in_force import RecordFormat
+from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.known_tasks import KnownTasks, known_tasks
 from tvm_ios.tuning.options import TuningOptions
@@ -79,7 +80,8 @@ def what_is_known(
         onednn=build.onednn,
         remote=options.device.is_remote,
     )
-    changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
+    with exact_bits(build.exact):
+        changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
     logs = dict.fromkeys((*logs_in(), *([log] if log.exists() else ())))
     mod, params = converted_model(source.mod, source.params, chosen, conversion)
     return known_tasks(

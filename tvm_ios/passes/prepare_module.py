@@ -20,6 +20,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.obstacles import find_obstacles
 from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.relay.stage_ir import is_partitioned
+from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["PrepareModule", "prepare_unless_done"]
 
@@ -52,12 +53,17 @@ class PrepareModule:
     """Parameters by name; None where weights are inputs on purpose."""
     conversion: Conversion = AS_IT_IS
     """Changes of layouts and data types, which come first."""
+    exact: bool = False
+    """True leaves out changes after which results differ from stock TVM's in the last places."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.conversion, Conversion):
             raise OptionError(f"conversion is {self.conversion!r}; give a Conversion")
+        if not isinstance(self.exact, bool):
+            raise OptionError(f"exact is {self.exact!r}; give True or False")
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
-        prepared = prepare_unless_done(mod, self.params, self.target, self.conversion)
+        with exact_bits(self.exact):
+            prepared = prepare_unless_done(mod, self.params, self.target, self.conversion)
         return mod if prepared is None else prepared.module

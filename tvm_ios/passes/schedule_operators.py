@@ -38,6 +38,7 @@ from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.pricer import Pricer
+from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 
@@ -78,6 +79,8 @@ class ScheduleOperators:
     where omitted. Not read by IOS with a cost model."""
     database: ProfileDatabase | str | Path | None = None
     """Database of measured prices; the default file where omitted."""
+    exact: bool = False
+    """True keeps stock TVM's bits while it prepares and prices, as ``BuildOptions.exact`` does."""
 
     def __post_init__(self) -> None:
         self.chosen_scheduler()
@@ -85,17 +88,20 @@ class ScheduleOperators:
             raise OptionError(f"search is {self.search!r}; give SearchOptions")
         if self.search.list_only and self.chosen_scheduler() is Scheduler.IOS:
             raise OptionError("search has list_only=True, which is for tune; give scheduler='list'")
+        if not isinstance(self.exact, bool):
+            raise OptionError(f"exact is {self.exact!r}; give True or False")
         lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
-        prepared = prepare_unless_done(mod, self.params, self.target)
-        if prepared is None:
-            return mod
-        extraction = extract(prepared.module)
-        if not extraction.calls:
-            return mod
-        return rewrite(prepared.module, self.schedule(prepared, extraction))
+        with exact_bits(self.exact):
+            prepared = prepare_unless_done(mod, self.params, self.target)
+            if prepared is None:
+                return mod
+            extraction = extract(prepared.module)
+            if not extraction.calls:
+                return mod
+            return rewrite(prepared.module, self.schedule(prepared, extraction))
 
     def schedule(self, prepared: PreparedModule, extraction: Extraction) -> InterOpSchedule:
         """Schedule that the options ask for."""

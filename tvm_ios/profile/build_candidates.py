@@ -28,6 +28,7 @@ from tvm_ios.relay.transforms.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
@@ -111,8 +112,11 @@ def changes_for(
 ) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are tried.
 
-    Without ``pad_channels`` channels and rows stay unchanged. Libraries may prefer a layout.
+    Without ``pad_channels`` channels and rows stay unchanged. Libraries may prefer a layout. There
+    are none where bits are to be exact, since all take sums in another order.
     """
+    if not bits_may_change():
+        return ()
     layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []
     # After layouts: convolutions are padded in NCHW only.

@@ -31,6 +31,7 @@ from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
 from tvm_ios.relay.transforms.conversion import require_float32_kernels
 from tvm_ios.relay.transforms.pipeline import only_from_fusion
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["StagedBuild", "build", "placements_for", "require_match"]
 
@@ -80,6 +81,8 @@ class StagedBuild:
     extraction: Extraction
     """Operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
+    exact: bool
+    """True if the kernels have stock TVM's bits, as those built beside them have to."""
 
 
 def build(
@@ -140,6 +143,7 @@ def build(
         lowered=kernels.lowered,
         extraction=extraction,
         target=chosen,
+        exact=not bits_may_change(),
     )
 
 

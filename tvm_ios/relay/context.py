@@ -21,8 +21,10 @@ from tvm import auto_scheduler, autotvm
 from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
+from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 from tvm_ios.support.error_text import lines_that_tell
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
     "ANSOR_SWITCH",
@@ -182,7 +184,8 @@ def dispatch_contexts(kind: Any) -> Iterator[Any]:
 def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
     """Digest of what a model's kernels depend on: code, shapes of parameters, PassContext.
 
-    Values of parameters do not count, values of constants do; equal in every process.
+    Whether bits are exact is part of it, too. Values of parameters do not count, values of
+    constants do; equal in every process.
     """
     context = PassContext.current()
     shapes = {name: f"{array.dtype} {array.shape}" for name, array in (params or {}).items()}
@@ -192,6 +195,7 @@ def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
         int(context.opt_level),
         *(sorted(map(str, names)) for names in (context.required_pass, context.disabled_pass)),
         sorted((str(name), str(value)) for name, value in context.config.items()),
+        f"mathematics {MATHEMATICS_VERSION}" if bits_may_change() else "exact",
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 
 import tvm
 from tvm import relay
+from tvm.ir.transform import PassContext
 from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
+from tvm_ios.kernels.vector_math import LOWER_PASSES, preparing_lowering, with_arithmetic
 from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
 
@@ -42,8 +45,13 @@ def lower_kernels(
     Uses the PassContext and records in force. Left out are functions that TVM has to compile with
     the module around them: those of external code generators, of dynamic shapes, and without
     kernel. ``known`` are kernels lowered before, with the same records and PassContext, by digest.
+
+    For a CPU kernels have :mod:`~tvm_ios.kernels.vector_math`, unless bits are to be exact; what is
+    left out calls libm. Instruments and passes of the caller watch and change what stock TVM
+    lowers, in which loops with ``erf`` and ``rsqrt`` are not vectorised.
     """
     earlier = known or {}
+    vectors = target.kind.name == "llvm" and bits_may_change()
     seen: set[str] = set()
     with empty_compiler() as compiler:
         for call in calls:
@@ -58,14 +66,23 @@ def lower_kernels(
                 yield digest, earlier[digest]
                 continue
             # TVM remembers functions, but not the records they were lowered with.
-            with lowering:
+            with lowering, _preparing() if vectors else nullcontext():
                 compiler.clear()
                 # lower_to_primfunc would be simpler, and fails on functions with a tuple inside.
                 lowered = compiler.lower(function, target, "default")
             if len(lowered.funcs.functions) != 1:
                 continue  # several parts that call each other keep the names they know
             stem = NUMBER.sub("", str(lowered.prim_fn_var.name_hint))
-            yield digest, LoweredKernel(stem, lowered.funcs[lowered.prim_fn_var], digest)
+            code = lowered.funcs[lowered.prim_fn_var]
+            yield digest, LoweredKernel(stem, with_arithmetic(code) if vectors else code, digest)
+
+
+def _preparing() -> AbstractContextManager[None]:
+    """Context to lower kernels for vector mathematics in."""
+    context = PassContext.current()
+    if len(context.instruments) or LOWER_PASSES in context.config:
+        return nullcontext()
+    return preparing_lowering()
 
 
 def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:

@@ -23,9 +23,9 @@ def bits_may_change() -> bool:
 def exact_bits(wanted: bool) -> Iterator[None]:
     """Context in which models are prepared, lowered, tuned and built with stock TVM's bits.
 
-    ``wanted`` is ``BuildOptions.exact``; False allows other bits again, whatever is in force.
+    ``wanted`` is ``BuildOptions.exact``; False changes nothing.
     """
-    token = _EXACT.set(wanted)
+    token = _EXACT.set(wanted or _EXACT.get())
     try:
         yield
     finally:

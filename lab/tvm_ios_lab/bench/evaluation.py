@@ -163,8 +163,9 @@ def stock_build(
     *,
     name: str,
 ) -> BuiltModel:
-    """The network as stock TVM builds it: the chosen build, unless that has another form of it."""
-    if not chosen.candidate.changes and not chosen.built.prepared.sunk:
+    """The network as stock TVM builds it: the chosen build, if that is the same."""
+    plain = not chosen.candidate.changes and not chosen.built.prepared.sunk
+    if plain and chosen.built.kernels.staged.exact:
         return chosen.built
     with clock.phase("build for stock TVM"):
         return build_model(mod, params, target, name=name, sink=False)

@@ -19,6 +19,7 @@ from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 from tvm_ios.errors import TuningError
 from tvm_ios.relay.context import reason_of
 from tvm_ios.support.error_text import lines_that_tell
+from tvm_ios.support.exact_bits import bits_may_change
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.safe_imports import safe_imports
 from tvm_ios.support.stage_gate import StageGate, StageNeed
@@ -84,7 +85,7 @@ class TuningRun:
             self.interruption.kept(),
             guarded_workers(threads=options.threads or 1),
             safe_imports(),
-            kept_workers(),
+            kept_workers(arithmetic=not self.gpu and bits_may_change()),
             _log_of(tasks, known) as history,
             stages.installed(),
         ):

@@ -6,12 +6,15 @@ search for small kernels. A worker whose candidate crashed or hung is still repl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from typing import Any
 
 from tvm.auto_scheduler import measure
 from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
+
+from tvm_ios.kernels.vector_math import arithmetic_lowering
 
 __all__ = ["kept_workers", "limited_workers"]
 
@@ -20,15 +23,27 @@ USES = 100
 
 
 @contextmanager
-def kept_workers() -> Iterator[None]:
-    """Context in which TVM's builder and runner have one set of workers each, which end with it."""
+def kept_workers(*, arithmetic: bool = False) -> Iterator[None]:
+    """Context in which TVM's builder and runner have one set of workers each, which end with it.
+
+    ``arithmetic`` builds candidates with :mod:`~tvm_ios.kernels.vector_math`, as kernels are.
+    """
     # TVM has no option for it; its functions look these names up for every batch.
+    build = measure.local_build_worker
     measure.PopenPoolExecutor = cache(partial(PopenPoolExecutor, maximum_process_uses=USES))
     measure.PopenWorker = cache(partial(PopenWorker, maximum_uses=USES))
+    measure.local_build_worker = build_with_arithmetic if arithmetic else build
     try:
         yield
     finally:
         measure.PopenPoolExecutor, measure.PopenWorker = PopenPoolExecutor, PopenWorker
+        measure.local_build_worker = build
+
+
+def build_with_arithmetic(arguments: Sequence[Any]) -> Any:
+    """Result of TVM's own function that builds a candidate; runs in a worker."""
+    with arithmetic_lowering():
+        return measure.local_build_worker(arguments)
 
 
 @contextmanager

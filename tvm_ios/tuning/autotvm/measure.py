@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -19,7 +19,9 @@ from tvm.rpc.server import _popen_start_rpc_server
 from tvm.rpc.tracker import _popen_start_tracker_server
 
 from tvm_ios.errors import DeviceLostError, TuningError
+from tvm_ios.kernels.vector_math import arithmetic_lowering
 from tvm_ios.runtime.rpc.address import WAIT_LIMIT_S, DeviceAddress
+from tvm_ios.support.exact_bits import bits_may_change
 from tvm_ios.support.stage_gate import GrantedStage
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.measured_batch import ask_device, device_answers
@@ -72,6 +74,8 @@ class Measuring:
         self._builder = autotvm.LocalBuilder(
             timeout=options.build_timeout_s, n_parallel=self.width, do_fork=True
         )
+        if not self.gpu and bits_may_change():
+            self._builder.build_func = ArithmeticBuild(self._builder.build_func)
         # One set of workers for all tasks.
         self._builder.executor = PopenPoolExecutor(
             timeout=options.build_timeout_s,
@@ -187,6 +191,18 @@ class Measuring:
         if self._pair is not None:
             self._pair.kill()
             self._pair = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticBuild:
+    """TVM's function that builds a candidate, with vector mathematics as kernels have."""
+
+    build: Callable[..., Any]
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Result of TVM's function; called in a worker."""
+        with arithmetic_lowering():
+            return self.build(*arguments, **options)
 
 
 def _limits_of_kernels(target: str, host: str, port: int, key: str) -> dict[str, Any]:
