@@ -55,7 +55,7 @@ def exp(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
 def sigmoid(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
     """Logistic function, by the exponential of -|x|, which does not overflow."""
     x = steps.let("x", x)
-    e = steps.let("e", _exp(steps, -magnitude(x)))
+    e = steps.let("e", _exp(steps, -magnitude(x), careful=True))
     below = steps.let("below", e + 1.0)
     # Written so that NaN is divided, too.
     value = steps.let("value", chosen(x < 0.0, e, 1.0, x) / below)
@@ -81,25 +81,29 @@ def small_exp(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
     return scale * rest + scale
 
 
-def _exp(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
+def _exp(steps: Steps, x: tir.PrimExpr, *, careful: bool = False) -> tir.PrimExpr:
     # Comparisons that are false for NaN, which so goes through.
     x = steps.let("x", chosen(x > MOST, MOST, x, x))
     x = steps.let("x", chosen(x < LEAST, LEAST, x, x))
-    whole, rest = _reduced(steps, x)
+    whole, rest = _reduced(steps, x, careful=careful)
     # In two steps: 2^n alone would be no normal number near either end.
     half = steps.let("half", whole >> 1)
     scale = steps.let("scale", _power(half))
     return (rest * scale + scale) * _power(whole - half)
 
 
-def _reduced(steps: Steps, x: tir.PrimExpr) -> tuple[tir.PrimExpr, tir.PrimExpr]:
-    """The integer n, and e^r - 1."""
+def _reduced(
+    steps: Steps, x: tir.PrimExpr, *, careful: bool = False
+) -> tuple[tir.PrimExpr, tir.PrimExpr]:
+    """The integer n, and e^r - 1; if careful, with what r loses to rounding."""
     shifted = steps.let("shifted", x * LOG2_E + ROUNDER)
     n = steps.let("n", shifted - ROUNDER)
     most = steps.let("most", x - n * LN2_HIGH)
     r = steps.let("r", most - n * LN2_LOW)
-    lost = (most - r) - n * LN2_LOW
-    rest = steps.let("rest", horner(r, EXPM1) * (r * r) + lost + r)
+    curve = horner(r, EXPM1) * (r * r)
+    if careful:
+        curve = curve + ((most - r) - n * LN2_LOW)
+    rest = steps.let("rest", curve + r)
     whole = float_bits(shifted) - float_bits(tir.const(ROUNDER, "float32"))
     return steps.let("whole", whole), rest
 
