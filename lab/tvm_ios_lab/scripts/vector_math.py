@@ -31,7 +31,8 @@ Compute = Callable[[Any], Any]
 
 def _power(exponent: float) -> tuple[Compute, Compute]:
     constant = tir.const(exponent, "float32")
-    return lambda x: tir.power(x, constant), lambda x: np.power(x, exponent)
+    # For a plain 0.5 NumPy computes a square root, which differs for -0.0 and -inf.
+    return lambda x: tir.power(x, constant), lambda x: np.power(x, np.full_like(x, exponent))
 
 
 FUNCTIONS: dict[str, tuple[Compute, Compute]] = {

@@ -113,15 +113,17 @@ def _statement(statement: tir.Stmt) -> tir.Stmt:
 
 def _changed(statement: tir.Stmt) -> tir.Stmt:
     value, steps = _expression(statement.value)
+    same = not steps and value.same_as(statement.value)
     if isinstance(statement, tir.LetStmt):
-        changed = tir.LetStmt(statement.var, value, _statement(statement.body))
-    elif not steps and value.same_as(statement.value):
+        body = _statement(statement.body)
+        if same and body.same_as(statement.body):
+            return statement
+        return steps.before(tir.LetStmt(statement.var, value, body))
+    if same:
         return statement
-    elif isinstance(statement, tir.BufferStore):
-        changed = tir.BufferStore(statement.buffer, value, statement.indices)
-    else:
-        changed = tir.Evaluate(value)
-    return steps.before(changed)
+    if isinstance(statement, tir.BufferStore):
+        return steps.before(tir.BufferStore(statement.buffer, value, statement.indices))
+    return steps.before(tir.Evaluate(value))
 
 
 def _expression(value: tir.PrimExpr) -> tuple[tir.PrimExpr, Steps]:
@@ -130,20 +132,8 @@ def _expression(value: tir.PrimExpr) -> tuple[tir.PrimExpr, Steps]:
 
     def before(node: tir.PrimExpr) -> tir.PrimExpr | None:
         if isinstance(node, tir.Let):
-            bound, of_bound = _expression(node.value)
-            body, of_body = _expression(node.body)
-            if not of_bound and not of_body:
-                return tir.Let(node.var, bound, body)
-            steps.add(of_bound)
-            steps.bind(node.var, bound)
-            steps.add(of_body)
-            return body
-        if node.op.same_as(IF_THEN_ELSE):
-            ways = [_expression(way) for way in node.args[1:]]
-            if any(of_way for _, of_way in ways):
-                return steps.branch(node.args[0], ways)
-            return tir.Call(node.dtype, node.op, [node.args[0], *(value for value, _ in ways)])
-        return None
+            return _let(node, steps)
+        return _branch(node, steps) if node.op.same_as(IF_THEN_ELSE) else None
 
     def after(node: tir.PrimExpr) -> tir.PrimExpr | None:
         return _arithmetic(node, steps) if isinstance(node, tir.Call) else None
@@ -151,6 +141,23 @@ def _expression(value: tir.PrimExpr) -> tuple[tir.PrimExpr, Steps]:
     carrier = tir.Evaluate(value)
     changed = tir.stmt_functor.ir_transform(carrier, before, after, ["tir.Call", "tir.Let"])
     return changed.value, steps
+
+
+def _let(node: tir.Let, steps: Steps) -> tir.PrimExpr:
+    """Body of a binding, which becomes a step; the binding itself if nothing of it needs one."""
+    value, of_value = _expression(node.value)
+    body, of_body = _expression(node.body)
+    if not of_value and not of_body:
+        return node
+    steps.add(of_value)
+    steps.bind(node.var, value)
+    steps.add(of_body)
+    return body
+
+
+def _branch(node: tir.Call, steps: Steps) -> tir.PrimExpr:
+    ways = [_expression(way) for way in node.args[1:]]
+    return steps.branch(node.args[0], ways) if any(of_way for _, of_way in ways) else node
 
 
 def _arithmetic(call: tir.Call, steps: Steps) -> tir.PrimExpr | None:
