@@ -111,6 +111,17 @@ def test_onednn_is_a_flag_and_a_key(tmp_path):
     assert not parsed("--config", path, "--no-onednn").options.build.onednn
 
 
+def test_exact_bits_are_a_flag_and_a_key(tmp_path, capsys):
+    path = tmp_path / "exact.toml"
+    path.write_text("[build]\nexact = true\n")
+    assert not parsed().options.build.exact
+    assert parsed("--exact").options.build.exact
+    assert parsed("--config", path).options.build.exact
+    assert not parsed("--config", path, "--no-exact").options.build.exact
+    with pytest.raises(OptionError, match="exact is True, but onednn=True"):
+        parsed("--config", path, "--onednn")
+
+
 def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
     path = tmp_path / "list.toml"
     path.write_text("[search]\nlist_only = true\n")

@@ -10,10 +10,10 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios import Conversion, TuneOptions
+from tvm_ios import BuildOptions, Conversion, TuneOptions
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.errors import OptionError, ScheduleError
 from tvm_ios.host import default_lanes
 from tvm_ios.passes import PrepareModule, ScheduleOperators
@@ -33,6 +33,45 @@ def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(net, plain: tvm_ios.Com
     for model in (plain, compiled):
         with model.executor() as executor:
             np.testing.assert_array_equal(net.run(executor), net.expected)
+
+
+def mathematics() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
+    """GELU of a convolution that fills no vectors, a product for every image, and a softmax."""
+    random = np.random.default_rng(0)
+    shapes = {"w": (30, 8, 3, 3), "m": (1, 11, 36)}
+    params = {n: random.uniform(-0.3, 0.3, s).astype("float32") for n, s in shapes.items()}
+    w, m = (relay.var(name, shape=shape) for name, shape in shapes.items())
+    data, half = relay.var("data", shape=(2, 8, 6, 6)), relay.const(0.5)
+    x = relay.nn.conv2d(data, w, padding=(1, 1), channels=30, kernel_size=(3, 3))
+    x = x * (half + relay.erf(x * relay.const(0.70710678)) * half)
+    rows = relay.reshape(x, (2, 30, 36))
+    out = relay.nn.softmax(relay.nn.batch_matmul(rows, relay.broadcast_to(m, (2, 11, 36))))
+    module = tvm.IRModule.from_expr(relay.Function([data, w, m], out))
+    return relay.transform.InferType()(module), params
+
+
+EXACT = TuneOptions(build=BuildOptions(exact=True))
+
+
+def test_an_exact_model_is_bit_equal_to_stock_tvm_and_others_nearly(make_net) -> None:
+    net = make_net(*mathematics())
+    exact = tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=EXACT)
+    ours = tvm_ios.compile_schedule(net.mod, net.params, TARGET)
+    with exact.executor() as executor:
+        np.testing.assert_array_equal(net.run(executor), net.expected)
+    with ours.executor() as executor:
+        found = net.run(executor)
+    np.testing.assert_allclose(found, net.expected, rtol=1e-5)
+    assert not np.array_equal(found, net.expected)
+
+
+def test_merges_are_refused_where_bits_are_to_be_exact(net, plain: tvm_ios.CompiledModel) -> None:
+    graph = plain.graph
+    first = sequential_schedule(graph).stages
+    stages = (Stage(tuple((index,) for index in (0, 1)), Strategy.MERGE), *first)
+    schedule = replace(sequential_schedule(graph), stages=stages)
+    with pytest.raises(OptionError, match="exact is True, but the schedule merges"):
+        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, options=EXACT)
 
 
 @pytest.mark.slow

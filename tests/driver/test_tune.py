@@ -16,6 +16,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.driver.test_compile_schedule import mathematics
 from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, DatabaseOptions, SearchOptions, TuneOptions
 from tvm_ios.core.graph import OperatorGraph
@@ -39,6 +40,7 @@ CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM)
 QUICK = TuneOptions(measure=MEASURE, compare=COMPARE)
+EXACT = replace(QUICK, build=BuildOptions(exact=True))
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
@@ -68,17 +70,44 @@ def test_a_real_network_is_tuned_exported_and_right(
         squeeze.params,
         TARGET,
         database=tmp_path / "prices.sqlite",
-        options=replace(QUICK, search=SearchOptions.of(strategies="concurrent")),
+        options=EXACT,
     )
     tuned.export_library(tmp_path / "squeezenet.so")
     with tuned.executor() as executor, tvm_ios.load(tmp_path / "squeezenet.so") as loaded:
         np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
         np.testing.assert_array_equal(squeeze.run(loaded), squeeze.expected)
     greedy = tvm_ios.compile_schedule(
-        squeeze.mod, squeeze.params, TARGET, schedule=greedy_schedule(tuned.graph)
+        squeeze.mod,
+        squeeze.params,
+        TARGET,
+        schedule=greedy_schedule(tuned.graph),
+        options=EXACT,
     )
     with greedy.executor() as executor:
         np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+
+
+@pytest.mark.slow
+def test_what_is_known_of_a_model_is_not_known_of_its_exact_build(
+    make_net: Callable[..., Any], tmp_path: Path
+) -> None:
+    """In one database exact calls pad no channels, merge nothing, and have prices of their own."""
+    net = make_net(*mathematics())
+    call = {"database": tmp_path / "prices.sqlite", "lanes": 1}
+    told = []
+    for options in (QUICK, EXACT, EXACT, QUICK):
+        model = tvm_ios.tune(net.mod, net.params, TARGET, options=options, **call)
+        assert not any(stage.is_merge for stage in model.schedule.stages) or options is QUICK
+        with model.executor() as executor:
+            found = net.run(executor)
+        np.testing.assert_allclose(found, net.expected, rtol=1e-5)
+        assert np.array_equal(found, net.expected) is (options is EXACT)
+        told.append(model.report())
+    first, exact, again, last = (report.measured for report in told)
+    assert exact >= 2  # GELU and softmax; what lacks mathematics has one price
+    assert first
+    assert again == last == 0
+    assert not any("padded" in note for report in told[1:3] for note in report.notes)
 
 
 @pytest.mark.slow

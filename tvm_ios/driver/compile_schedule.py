@@ -17,7 +17,7 @@ from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
 from tvm_ios.profile.build_choice import build_for_schedule
-from tvm_ios.relay import is_partitioned
+from tvm_ios.relay import is_partitioned, read_schedule
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import sequential_schedule
@@ -90,6 +90,8 @@ def _compile_schedule(
             f"schedule is a {type(schedule).__name__}; give an InterOpSchedule, such as "
             "InterOpSchedule.from_json(text)"
         )
+    if build.exact:
+        _refuse_merges(read_schedule(mod) if is_partitioned(mod) else schedule)
     conversion = options.conversion
     if is_partitioned(mod):
         if conversion.changes:
@@ -120,3 +122,11 @@ def _compile_schedule(
         ) from error
     model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
     return replace(model, records=records_around(model.kernels.staged))
+
+
+def _refuse_merges(schedule: InterOpSchedule | None) -> None:
+    if schedule is not None and any(stage.is_merge for stage in schedule.stages):
+        raise OptionError(
+            "exact is True, but the schedule merges convolutions, which gives sums other bits; "
+            "search one with exact=True"
+        )

@@ -43,9 +43,10 @@ class BuildOptions:
     element that follow. Each is priced with TVM's kernel and with oneDNN, and the faster one is
     kept; a stage may have both."""
     exact: bool = False
-    """True keeps the bits of stock TVM: its own exp, erf and the like, sums in its order, no padded
-    channels and no other layouts than asked for. False lets results differ from it in the last
-    places: these functions are then off by at most 2 units in the last place."""
+    """True keeps the bits of stock TVM with the same tuning records: its own exp, erf and the like,
+    and sums in its order, so no padded channels, no other layouts than asked for, and no merged
+    convolutions. False lets results differ from it in the last places: these functions are then off
+    by at most 2 units in the last place."""
 
     def __post_init__(self) -> None:
         _require_flags(self)

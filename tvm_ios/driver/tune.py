@@ -240,7 +240,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
         libraries=libraries,
         records=None if request is None else partial(request.ansor_records, resolve_target(target)),
     )
-    steps = Steps(call=call, search=options.search)
+    search = options.search.without_merges() if build.exact else options.search
+    steps = Steps(call=call, search=search)
     tuned = None
     with ExitStack() as stack:
         if request is None:

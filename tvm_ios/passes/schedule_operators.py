@@ -90,6 +90,7 @@ class ScheduleOperators:
             raise OptionError("search has list_only=True, which is for tune; give scheduler='list'")
         if not isinstance(self.exact, bool):
             raise OptionError(f"exact is {self.exact!r}; give True or False")
+        self._limits()
         lanes_for_target(self.lanes, resolve_target(self.target))
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
@@ -113,14 +114,17 @@ class ScheduleOperators:
         if self.cost_model is not None:
             if scheduler is Scheduler.LIST:
                 return self._list(extraction.graph, self.cost_model)
-            return search_ios(extraction.graph, self.cost_model, self.search).schedule
+            return search_ios(extraction.graph, self.cost_model, self._limits()).schedule
         with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
             if scheduler is Scheduler.LIST:
                 settle_ways(prices)
                 in_order = sequential_schedule(prices.graph)
                 return prices.annotate(list_from(prices, in_order, lanes=prices.runner.lanes))
-            found = find_schedules(prices, {scheduler.value: self.search})
+            found = find_schedules(prices, {scheduler.value: self._limits()})
             return found.schedules[scheduler.value]
+
+    def _limits(self) -> SearchOptions:
+        return self.search.without_merges() if self.exact else self.search
 
     def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
         """List by prices of a cost model, which may know nothing of help by idle lanes."""

@@ -26,6 +26,7 @@ from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
 from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["PreparedModule", "converted_model", "prepare"]
 
@@ -96,7 +97,8 @@ def prepare(
     if conversion.changes:
         typed, arrays = convert(typed, arrays, chosen, conversion), {}
         notes.append(f"the model was converted: {conversion.as_text()}")
-    typed = multiply_rows_at_once(typed)
+    if bits_may_change():
+        typed = multiply_rows_at_once(typed)
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
     fused = optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink=sink)

@@ -100,6 +100,16 @@ class SearchOptions:
             given["endings"] = _member("endings is", given["endings"], EndingRule)
         return cls(**given)
 
+    def without_merges(self) -> Self:
+        """The options without merged convolutions, which take sums in another order than TVM."""
+        left = self.strategies - {Strategy.MERGE}
+        if not left:
+            raise OptionError(
+                "exact is True, but the only strategy is merging, which gives sums other bits; "
+                "leave out one of them"
+            )
+        return replace(self, strategies=left)
+
     def completed(self, *, measured: bool) -> Self:
         """The options with the defaults that depend on the source of the prices."""
         if self.list_only:

@@ -27,6 +27,7 @@ from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.report.records_in_force import RecordFormat, RecordsInForce
 from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.support.cache_folder import cache_directory
+from tvm_ios.support.exact_bits import bits_may_change
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records
@@ -324,7 +325,12 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
 
 
 def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
-    """Widest merges of convolutions that read one tensor; each needs a kernel of its own."""
+    """Widest merges of convolutions that read one tensor; each needs a kernel of its own.
+
+    There are none where bits are to be exact.
+    """
+    if not bits_may_change():
+        return ()
     by_operand: dict[str, list[int]] = {}
     operators = built.graph.operators
     for index, operator in enumerate(operators):
