@@ -101,7 +101,7 @@ def from_bits(bits: tir.PrimExpr) -> tir.PrimExpr:
 
 
 def magnitude(x: tir.PrimExpr) -> tir.PrimExpr:
-    """Absolute value."""
+    """Absolute value of float32; NaN stays NaN."""
     return from_bits(float_bits(x) & REST)
 
 
