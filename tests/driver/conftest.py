@@ -12,8 +12,11 @@ import tvm
 
 import tvm_ios
 from tests.stock import stock_executor
+from tvm_ios import BuildOptions, TuneOptions
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
+EXACT = TuneOptions(build=BuildOptions(exact=True))
+"""Options whose models have the bits of stock TVM."""
 
 
 @dataclass(frozen=True)
@@ -55,4 +58,4 @@ def net(branching: tuple[tvm.IRModule, dict[str, Any]], make_net: Callable[..., 
 @pytest.fixture(scope="session")
 def plain(net: Net) -> tvm_ios.CompiledModel:
     """The network in sequential order, not tuned."""
-    return tvm_ios.compile_schedule(net.mod, net.params, TARGET)
+    return tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=EXACT)

@@ -10,7 +10,8 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios import BuildOptions, Conversion, TuneOptions
+from tests.driver.conftest import EXACT
+from tvm_ios import Conversion, TuneOptions
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
@@ -21,6 +22,7 @@ from tvm_ios.plan.verify import verify_plan
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
 from tvm_ios.search.list_search import ListOptions
+from tvm_ios.support.exact_bits import exact_bits
 
 LANES = min(2, default_lanes())
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
@@ -28,7 +30,7 @@ TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
     greedy = greedy_schedule(plain.graph)
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=greedy)
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=greedy, options=EXACT)
     assert any(len(stage.groups) > 1 for stage in compiled.schedule.stages)
     for model in (plain, compiled):
         with model.executor() as executor:
@@ -48,9 +50,6 @@ def mathematics() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     out = relay.nn.softmax(relay.nn.batch_matmul(rows, relay.broadcast_to(m, (2, 11, 36))))
     module = tvm.IRModule.from_expr(relay.Function([data, w, m], out))
     return relay.transform.InferType()(module), params
-
-
-EXACT = TuneOptions(build=BuildOptions(exact=True))
 
 
 def test_an_exact_model_is_bit_equal_to_stock_tvm_and_others_nearly(make_net) -> None:
@@ -81,7 +80,9 @@ def test_operators_that_are_not_split_compute_the_same(net, plain: tvm_ios.Compi
         unsplit=tuple(range(len(plain.graph))),
         operator_ns=tuple(range(len(plain.graph))),
     )
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule)
+    compiled = tvm_ios.compile_schedule(
+        net.mod, net.params, TARGET, schedule=schedule, options=EXACT
+    )
     assert not any(launch.split for launch in compiled.plan.launches)
     with compiled.executor() as executor:
         np.testing.assert_array_equal(net.run(executor), net.expected)
@@ -107,7 +108,8 @@ def lists(graph, count, lanes):
 @pytest.mark.slow(1)
 def test_lists_are_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
     """They are planned on the same kernels, and run on as many lanes as there are cores."""
-    built = build_model(net.mod, net.params, TARGET)
+    with exact_bits(True):
+        built = build_model(net.mod, net.params, TARGET)
     seen = set()
     for schedule in lists(plain.graph, 8, LANES):
         model = lower_schedule(built, schedule, lanes=LANES)
@@ -128,8 +130,9 @@ def test_lists_are_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> 
 def test_a_list_is_stored_partitioned_exported_and_run(net, plain, tmp_path) -> None:
     (schedule,) = lists(plain.graph, 1, 2)
     assert InterOpSchedule.from_json(schedule.to_json()) == schedule
-    model = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, lanes=LANES)
-    again = tvm_ios.compile_schedule(model.module, target=TARGET, lanes=LANES)
+    how = {"lanes": LANES, "options": EXACT}
+    model = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, **how)
+    again = tvm_ios.compile_schedule(model.module, target=TARGET, **how)
     assert again.schedule == schedule
     assert again.plan.groups == model.plan.groups
     model.export_library(tmp_path / "list.so")
@@ -143,16 +146,16 @@ def test_a_list_is_stored_partitioned_exported_and_run(net, plain, tmp_path) -> 
 @pytest.mark.slow
 def test_a_schedule_survives_its_json(net, plain: tvm_ios.CompiledModel) -> None:
     stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored)
+    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored, options=EXACT)
     assert compiled.schedule == stored
 
 
 @pytest.mark.slow
 def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net) -> None:
-    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="greedy")
+    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="greedy", exact=True)
     with tvm.transform.PassContext(opt_level=3):
         module = scheduled(net.mod)
-    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
     assert compiled.schedule.scheduler == "greedy"
     with compiled.executor() as executor:
         np.testing.assert_array_equal(net.run(executor), net.expected)

@@ -41,6 +41,7 @@ MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM)
 QUICK = TuneOptions(measure=MEASURE, compare=COMPARE)
 EXACT = replace(QUICK, build=BuildOptions(exact=True))
+"""Options whose models have the bits of stock TVM."""
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
@@ -182,10 +183,10 @@ def test_the_pass_makes_a_list_with_measured_prices(
     net, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
-    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="list")
+    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="list", exact=True)
     with tvm.transform.PassContext(opt_level=3):
         module = scheduled(net.mod)
-    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
     assert compiled.schedule.scheduler == "list"
     assert len(compiled.schedule.home_lanes) == len(compiled.graph)
     assert all(compiled.schedule.operator_ns)
@@ -303,11 +304,14 @@ def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]
 def test_the_pass_measures_on_its_own(net, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
     scheduled = ScheduleOperators(
-        target=TARGET, params=net.params, search=SearchOptions.of(strategies={"concurrent"})
+        target=TARGET,
+        params=net.params,
+        search=SearchOptions.of(strategies={"concurrent"}),
+        exact=True,
     )
     with tvm.transform.PassContext(opt_level=3):
         module = scheduled(net.mod)
-    compiled = tvm_ios.compile_schedule(module, target=TARGET)
+    compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
     assert compiled.schedule.scheduler == "ios"
     with compiled.executor() as executor:
         np.testing.assert_array_equal(net.run(executor), net.expected)

@@ -18,12 +18,14 @@ from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 
 
 @pytest.fixture(scope="module")
 def staged(nets):
-    """The branching network, every operator a stage."""
-    return build(nets.prepared().module, nets.target)
+    """The branching network, every operator a stage, with the bits of stock TVM."""
+    with exact_bits(True):
+        return build(nets.prepared().module, nets.target)
 
 
 @pytest.mark.slow(1)

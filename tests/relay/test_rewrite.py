@@ -17,6 +17,7 @@ from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import flatten, read_schedule, with_attributes
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 
 
 def schedule_of(graph, *stages, scheduler="test", latency_ns=None):
@@ -322,9 +323,11 @@ def test_awkward_dataflow_still_runs_right(nets):
     for schedule in (sequential_schedule(graph), greedy_schedule(graph)):
         partitioned = rewrite(prepared.module, schedule)
         parsed = relay.fromtext(partitioned.astext())
+        with exact_bits(True):
+            staged = build(parsed, nets.target)
         for actual in (
             nets.stock(partitioned, None, data),
-            nets.run(build(parsed, nets.target).factory, data),
+            nets.run(staged.factory, data),
         ):
             assert len(actual) == len(expected)
             for ours, theirs in itertools.zip_longest(actual, expected):
