@@ -59,6 +59,12 @@ def test_no_call_of_libm_is_left(function, lanes):
     assert not LIBM.search(built.get_source("asm"))
 
 
+@pytest.mark.parametrize("function", [gelu, tir.exp, tir.log, tir.tanh, tir.sigmoid, tir.rsqrt])
+def test_other_processors_than_x86_have_it_too(function):
+    arm = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon"
+    assert not LIBM.search(computed(function, arm).get_source("asm"))
+
+
 @pytest.mark.parametrize("function", [gelu, tir.rsqrt])
 def test_loops_that_tvm_leaves_lane_by_lane_are_vectorised(function):
     loops = []
