@@ -199,8 +199,10 @@ def dense(
     rows: int,
     columns: int,
     step: Callable[[relay.Expr, str], relay.Expr] = rectified,
+    depth: int = 64,
 ) -> relay.Expr:
-    product = relay.nn.dense(variable("x", (rows, 64), dtype), variable("w", (columns, 64), dtype))
+    left, right = (variable(n, (m, depth), dtype) for n, m in (("x", rows), ("w", columns)))
+    product = relay.nn.dense(left, right)
     return step(relay.nn.bias_add(product, variable("b", (columns,), dtype)), dtype)
 
 

@@ -215,3 +215,23 @@ def test_constant_weights_have_memory_and_others_workspace(model, onednn):
     for function, *arguments in reversed(undone):
         function(*arguments)
     processor.close()
+
+
+def test_packed_weights_are_set_and_loaded_from_a_file(onednn, tmp_path):
+    make = partial(n.dense, rows=6, columns=90, depth=19)
+    module = n.typed(make, "float32")
+    values = {name: value.astype("float32") for name, value in n.random_values(module).items()}
+    built = build_model(module, {name: values[name] for name in "wb"}, n.TARGET, sink=False)
+    model = compiled(replace(built, libraries=(OnednnLibrary(),)))
+    path = tmp_path / "model.so"
+    model.export_library(path)
+    for executor in (model.executor(), tvm_ios.load(path, lanes=2)):
+        name = parameter(executor)
+        packed = executor.get_input(name).numpy()
+        assert packed.shape == (3, 19, 30)
+        for factor in (1, 2):
+            executor.set_input(name, factor * packed)
+            executor.run(x=values["x"])
+            wanted = np.maximum(values["x"] @ (factor * values["w"]).T + values["b"], 0)
+            np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, atol=1e-4)
+        executor.close()

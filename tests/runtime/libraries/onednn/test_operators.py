@@ -57,6 +57,10 @@ OPERATORS = {
     ),
     "dense of a row": partial(n.dense, rows=1, columns=96),
     "dense": partial(n.dense, rows=5, columns=64),
+    "dense of blocks of 30": partial(n.dense, rows=9, columns=120, depth=35),
+    "dense of blocks of 25": partial(n.dense, rows=1, columns=1000, depth=70),
+    "dense of a prime number": partial(n.dense, rows=64, columns=37, depth=17),
+    "dense of odd depth": partial(n.dense, rows=33, columns=96, depth=45),
     "matrices": partial(n.matrices, transposed=False),
     "transposed matrices": partial(n.matrices, transposed=True),
     "max pooling": partial(n.pooled_blocks, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)),
@@ -128,6 +132,20 @@ STEPS = {
 def test_operators_are_right(onednn, name):
     seen = n.computed(OPERATORS[name], lanes=2)
     assert len(seen.calls) == 1, "oneDNN computes it"
+    assert seen.error < TOLERANCE
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("columns", [37, 90, 96, 98, 250])
+@pytest.mark.parametrize("counts", [(1, 1, 1), (1, 2, 1), (3, 1, 1)])
+def test_packed_weights_are_unpacked_in_every_part(onednn, monkeypatch, columns, counts):
+    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
+    monkeypatch.setattr(
+        OnednnProcessor, "_search", lambda self, call, pool: "x".join(map(str, counts))
+    )
+    make = partial(n.dense, rows=21, columns=columns, depth=19)
+    seen = n.computed(make, lanes=2)
+    assert [call.weight.packed for call in seen.calls] == [True]
     assert seen.error < TOLERANCE
 
 

@@ -22,7 +22,7 @@ __all__ = ["CallPart", "Counts", "candidates", "cut_call", "is_spread", "whole_c
 Counts = tuple[int, int, int]
 """Numbers of parts by images, by output channels, by rows of the output (or its depth if any)."""
 CHANNELS_TOGETHER = 16
-"""Output channels that stay in one part: the fast code computes that many at once."""
+"""Output channels that stay in one part, at least: the fast code computes that many at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def _channel_unit(call: OnednnCall) -> int:
     if call.grouped:
         # The first axis of these weights counts groups, and no group is cut.
         return lcm(blocks * call.weight.extents[1], CHANNELS_TOGETHER)
-    return lcm(blocks, CHANNELS_TOGETHER)
+    return blocks * -(-CHANNELS_TOGETHER // blocks)
 
 
 def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> CallPart:

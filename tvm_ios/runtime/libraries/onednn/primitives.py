@@ -151,12 +151,14 @@ class PrimitiveMaker:
         return dict(zip((*numbers, TARGET), lying, strict=True))
 
     def _lying(self, tensor: OnednnTensor, strides: tuple[int, ...] | None) -> int:
-        """Memory descriptor of a tensor as it lies."""
+        """Memory descriptor of a tensor as it lies, or as it does once it is unpacked."""
         if strides is None:
-            return self._tensor(tensor, tensor.format)
-        extents, steps = extents_of(tensor.extents), extents_of(strides)
-        axes = len(tensor.extents)
-        return self._make("memory_desc", "create_with_strides", axes, extents, FLOAT32, steps)
+            return self._tensor(tensor, "ab" if tensor.packed else tensor.format)
+        return self._strided(tensor.extents, strides)
+
+    def _strided(self, extents: Sequence[int], strides: Sequence[int]) -> int:
+        arrays = extents_of(extents), FLOAT32, extents_of(strides)
+        return self._make("memory_desc", "create_with_strides", len(extents), *arrays)
 
     def _tensor(self, tensor: OnednnTensor, format_: str) -> int:
         extents, number = extents_of(tensor.extents), FORMATS[format_]
@@ -244,6 +246,11 @@ class PrimitiveMaker:
         ):
             position = OUTPUT if tensor.position is None else tensor.position
             outer, wanted = _Place(lies, position, offset), described.own.get(number, lies)
+            if tensor.packed:
+                own = tensor.constant and self._library.equal(lies, wanted)
+                taken = (constants if own else workspace).take(self._library.size_bytes(lies))
+                packed, outer = outer, _Place(lies, CONSTANTS if own else WORKSPACE, taken)
+                (once if tensor.constant else before).append(self._unpacked(tensor, packed, outer))
             inner = outer
             if not self._library.equal(lies, wanted):
                 kept = CONSTANTS if tensor.constant else WORKSPACE
@@ -267,6 +274,21 @@ class PrimitiveMaker:
             constant_bytes=constants.size_bytes,
             workspace_bytes=workspace.size_bytes,
             implementation=described.implementation,
+        )
+
+    def _unpacked(
+        self, tensor: OnednnTensor, packed: _Place, plain: _Place
+    ) -> tuple[_Place, _Place]:
+        """Places of a packed matrix and of its rows, both as blocks, rows and columns of a block.
+
+        A matrix has two axes and oneDNN no format for it; three axes have strides.
+        """
+        rows, columns = tensor.extents
+        block = tensor.block(1)
+        extents = (columns // block, rows, block)
+        return (
+            replace(packed, descriptor=self._strided(extents, (rows * block, block, 1))),
+            replace(plain, descriptor=self._strided(extents, (block, columns, 1))),
         )
 
     def _with_steps_after(

@@ -21,6 +21,7 @@ __all__ = [
     "Piece",
     "Range",
     "in_order",
+    "is_format",
     "require_format",
 ]
 
@@ -40,6 +41,11 @@ FORMATS: Mapping[str, int] = MappingProxyType(
 
 A letter is an axis, the outermost first; a capital one is split into the blocks that follow.
 """
+PACKED = re.compile(r"Ba[1-9]\d*b")
+"""Formats of matrices in blocks of any number of columns, the rows of a block one after the other.
+
+TVM packs the weights of a dense layer so; oneDNN has no such format, and reads them unpacked.
+"""
 CHANNELS_LAST: Mapping[int, str] = MappingProxyType({4: "acdb", 5: "acdeb"})
 """Formats of images whose channels lie innermost, by number of axes."""
 FLOAT_BYTES = 4
@@ -58,7 +64,7 @@ class OnednnTensor:
     extents: tuple[int, ...]
     """Logical shape, such as batch, channels, height, width; a depth comes before the height."""
     format: str
-    """Order of the elements in memory: a name in :data:`FORMATS`."""
+    """Order of the elements in memory: a name in :data:`FORMATS`, or one of :data:`PACKED`."""
     constant: bool = False
     """True if values are the same in every run, so a reordered copy is kept."""
 
@@ -66,6 +72,11 @@ class OnednnTensor:
     def type(self) -> TensorType:
         """Shape and data type in the launch."""
         return TensorType(self.shape, "float32")
+
+    @property
+    def packed(self) -> bool:
+        """True if the tensor is a matrix in a format of :data:`PACKED`."""
+        return PACKED.fullmatch(self.format) is not None
 
     def block(self, axis: int) -> int:
         """Number of elements of an axis that lie together in a block; 1 where it is not split."""
@@ -145,10 +156,15 @@ def in_order(axes: int) -> str:
     return "".join(map(_letter, range(axes)))
 
 
+def is_format(name: str) -> bool:
+    """True for names in :data:`FORMATS`, and for those of :data:`PACKED`."""
+    return name in FORMATS or PACKED.fullmatch(name) is not None
+
+
 def require_format(data: StoredValue) -> str:
     """Name of a format; UnreadableValueError for other texts."""
     name = data.text()
-    if name not in FORMATS:
+    if not is_format(name):
         raise UnreadableValueError(f"{data.where} is {name!r}, which is no format of oneDNN")
     return name
 

@@ -20,7 +20,12 @@ from tvm_ios.runtime.libraries.onednn.matching.attributes import (
 from tvm_ios.runtime.libraries.onednn.matching.pooling import read_pooling
 from tvm_ios.runtime.libraries.onednn.matching.softmax import read_softmax
 from tvm_ios.runtime.libraries.onednn.matching.steps import read_steps
-from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor, in_order
+from tvm_ios.runtime.libraries.onednn.tensors import (
+    FORMATS,
+    OnednnTensor,
+    in_order,
+    is_format,
+)
 
 __all__ = ["match_call"]
 
@@ -41,7 +46,7 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     if any(first.attribute(name) for name in REWRITTEN):
         return None
     made = _first_call(function, first)
-    if made is None or any(each.format not in FORMATS for each in (*made.inputs, made.result)):
+    if made is None or not all(is_format(each.format) for each in (*made.inputs, made.result)):
         return None
     if made.weight is not None:
         constant = made.weight.position in function.constants
@@ -168,15 +173,16 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
         data, weight = plain(left_shape, left), _matrices(right_shape, True, right)
     else:
         blocks, inner, block = right_shape
-        if layout_of(first, "weight_layout") != f"NC{block}n" or inner % 16:
+        if layout_of(first, "weight_layout") != f"NC{block}n":
             return None
+        # Rows in blocks of 16 lie as rows one by one: it is what the blocks are made of.
+        format_ = f"BA16a{block}b"
         data = plain(left_shape, left)
         weight = OnednnTensor(
             position=right,
             shape=right_shape,
             extents=(inner, blocks * block),
-            # Rows in blocks of 16 lie as rows one by one: it is what the blocks are made of.
-            format=f"BA16a{block}b",
+            format=format_ if format_ in FORMATS and not inner % 16 else f"Ba{block}b",
         )
     return OnednnCall(
         primitive=Primitive.PRODUCT, data=data, weight=weight, bias=None, result=result
