@@ -1,0 +1,121 @@
+"""Reshapes of products moved behind the steps that follow: bias, residual, activation.
+
+A linear layer on sequences is imported as a product of matrices, a reshape to three dimensions, and
+then its bias. TVM fuses steps with a product only where they follow it at once; behind a reshape
+they become kernels of their own, which no operator library computes with the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, with_body
+from tvm_ios.relay.functions.primitive import call_attribute
+
+__all__ = ["reshape_after_steps"]
+
+PRODUCTS = ("nn.batch_matmul", "nn.dense", "nn.matmul")
+RESHAPES = ("expand_dims", "reshape", "squeeze")
+BIAS = "nn.bias_add"
+STEPS = (
+    *("add", "clip", "divide", "erf", "exp", "log", "maximum", "minimum", "multiply", "power"),
+    *(BIAS, "nn.leaky_relu", "nn.relu", "sigmoid", "subtract", "tanh"),
+)
+"""Element-wise operators that operator libraries compute with a product, or parts of such."""
+OF_NUMBERS = ("divide", "power")
+"""Operators that libraries compute only with one number on their right."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """A value in the shape of the product that it was made from by reshapes and steps."""
+
+    value: relay.Expr
+    shape: tuple[int, ...]
+
+
+def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
+    """Module with steps of products done in the products' own shapes, and reshaped afterwards.
+
+    Every element is computed from the same numbers in the same order. Steps keep their place if an
+    operand does not broadcast in the product's shape as it did in theirs. Without such a step the
+    module itself is returned.
+    """
+    flat: dict[relay.Expr, _Flat] = {}
+    moved = 0
+
+    def make(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        nonlocal moved
+        if is_call_of(call, *PRODUCTS):
+            made = copy_call(call, arguments)
+            flat[call] = _Flat(made, _shape(call))
+            return made
+        if is_call_of(call, *RESHAPES) and call.args[0] in flat:
+            flat[call] = flat[call.args[0]]
+            return relay.reshape(flat[call].value, _shape(call))
+        found = _step(call, arguments, flat)
+        if found is None:
+            return copy_call(call, arguments)
+        flat[call] = found
+        if found.shape == _shape(call):
+            return found.value
+        moved += 1
+        return relay.reshape(found.value, _shape(call))
+
+    body = rebuild(module["main"].body, {}, make)
+    return with_body(module, body) if moved else module
+
+
+def _step(
+    call: relay.Call, arguments: list[relay.Expr], flat: dict[relay.Expr, _Flat]
+) -> _Flat | None:
+    """Step in the shape of the product before it; None for other operators and operands."""
+    if not is_call_of(call, *STEPS):
+        return None
+    if is_call_of(call, *OF_NUMBERS) and prod(_shape(call.args[1])) != 1:
+        return None
+    known = [flat[each] for each in call.args if each in flat and _shape(each) == _shape(call)]
+    for shape in dict.fromkeys(each.shape for each in known):
+        operands = _operands(call, arguments, flat, shape)
+        if operands is not None:
+            bias = is_call_of(call, BIAS)
+            return _Flat(
+                relay.nn.bias_add(*operands, axis=-1) if bias else copy_call(call, operands), shape
+            )
+    return None
+
+
+def _operands(
+    call: relay.Call,
+    arguments: Iterable[relay.Expr],
+    flat: dict[relay.Expr, _Flat],
+    shape: tuple[int, ...],
+) -> list[relay.Expr] | None:
+    """Operands of a step in the shape of a product; None where one of them has none.
+
+    A number stays one, a vector along the last axis does if that axis stays, and a tensor of the
+    step's whole shape is reshaped.
+    """
+    whole, operands = _shape(call), []
+    if is_call_of(call, BIAS) and call_attribute(call, "axis") not in (-1, len(whole) - 1):
+        return None
+    for each, argument in zip(call.args, arguments, strict=True):
+        own = _shape(each)
+        if each in flat and own == whole and flat[each].shape == shape:
+            operands.append(flat[each].value)
+        elif own == whole:
+            operands.append(relay.reshape(argument, shape))
+        elif prod(own) == 1 or (own[-1:] == whole[-1:] == shape[-1:] == (prod(own),)):
+            operands.append(argument if len(own) <= 1 else relay.reshape(argument, own[-1:]))
+        else:
+            return None
+    return operands
+
+
+def _shape(expression: relay.Expr) -> tuple[int, ...]:
+    return tuple(map(int, expression.checked_type.shape))
