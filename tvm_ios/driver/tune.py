@@ -33,6 +33,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import open_database
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
@@ -293,6 +294,11 @@ def _tune_race(given: TuneCall) -> TuneRace:
             *(() if tuned is None else tuned.notes),
             *main.found.notes,
             *main.prices.notes,
+            *(
+                slow_products(main.prices.graph, main.prices.operator_ns)
+                if main.prices.runner.idle_lanes_help
+                else ()
+            ),
             *end.comparison.notes,
             *budget.notes,
         ),
