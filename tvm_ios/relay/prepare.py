@@ -22,11 +22,13 @@ from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
+from tvm_ios.relay.transforms.dense_products import multiply_by_dense
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.late_reshapes import reshape_after_steps
 from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
 from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["PreparedModule", "converted_model", "prepare"]
@@ -98,8 +100,11 @@ def prepare(
     if conversion.changes:
         typed, arrays = convert(typed, arrays, chosen, conversion), {}
         notes.append(f"the model was converted: {conversion.as_text()}")
-    if bits_may_change():  # steps in a product's kernel may be contracted with it
-        typed = reshape_after_steps(multiply_rows_at_once(typed))
+    if bits_may_change():
+        typed = multiply_rows_at_once(typed)
+        if not is_gpu_target(chosen):
+            # Sums are ordered otherwise, and steps in a product's kernel may be contracted with it.
+            typed = reshape_after_steps(multiply_by_dense(typed))
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
     fused = optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink=sink)

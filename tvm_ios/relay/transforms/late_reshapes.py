@@ -19,7 +19,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["reshape_after_steps"]
 
-PRODUCTS = ("nn.batch_matmul", "nn.dense", "nn.matmul")
+PRODUCTS = ("nn.batch_matmul", "nn.dense")
 RESHAPES = ("expand_dims", "reshape", "squeeze")
 BIAS = "nn.bias_add"
 STEPS = (
