@@ -25,8 +25,11 @@ from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.lone_concatenations import keep_concatenations_alone
+from tvm_ios.relay.transforms.own_numbers import own_numbers
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
+from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
 
@@ -106,6 +109,8 @@ def _optimize(
             laid_out = free_scales(laid_out)
         if first.folds:
             laid_out = fold_moved_constants(laid_out)
+        if bits_may_change() and not is_gpu_target(target):
+            laid_out = own_numbers(laid_out)
         if sink:
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 
@@ -10,7 +11,7 @@ import pytest
 from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
-from tvm_ios.runtime.libraries.onednn.call import StepKind
+from tvm_ios.runtime.libraries.onednn.call import Primitive, StepKind
 from tvm_ios.runtime.libraries.onednn.cuts import cut_call, whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
@@ -373,3 +374,44 @@ def test_what_oneDNN_has_no_fast_code_for_stays_with_tvm(onednn):  # noqa: N802
     seen = n.computed(lambda dtype: relay.exp(n.biased(dtype)), lanes=1)
     assert seen.calls == ()
     assert np.isfinite(seen.ours).all()
+
+
+def attention_layer(dtype: str) -> relay.Expr:
+    """Attention and a layer with GELU, as TVM imports them from a file of PyTorch's exporter."""
+    batch, rows, heads, width = 2, 9, 3, 10
+    depth = heads * width
+    number = n.constant(0.5, dtype)
+
+    def linear(value: relay.Expr, name: str, outputs: int, inputs: int = depth) -> relay.Expr:
+        weight = n.variable(f"w{name}", (outputs, inputs), dtype)
+        product = relay.nn.dense(relay.reshape(value, (-1, inputs)), weight)
+        bias = n.variable(f"b{name}", (outputs,), dtype)
+        return bias + relay.reshape(product, (batch, rows, outputs))
+
+    def split(value: relay.Expr, *axes: int) -> relay.Expr:
+        apart = relay.transpose(relay.reshape(value, (batch, rows, heads, width)), axes)
+        return relay.reshape(apart, (batch * heads, *n.shape_of(apart)[2:]))
+
+    x = n.variable("x", (batch, rows, depth), dtype)
+    q, k = (split(linear(x, name, depth), 0, 2, 1, 3) for name in "qk")
+    v = split(linear(x, "v", depth), 0, 2, 3, 1)
+    scores = relay.reshape(relay.nn.batch_matmul(q, k), (batch, heads, rows, rows))
+    shares = relay.reshape(relay.nn.softmax(scores * number), (-1, rows, rows))
+    mixed = relay.reshape(relay.nn.batch_matmul(shares, v), (batch, heads, rows, width))
+    joined = relay.reshape(relay.transpose(mixed, (0, 2, 1, 3)), (batch, rows, depth))
+    value = x + linear(joined, "o", depth)
+    inner = linear(value, "a", 4 * depth)
+    bent = relay.erf(inner * n.constant(0.5**0.5, dtype)) * number + number
+    return value + linear(inner * bent, "z", depth, 4 * depth)
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_products_of_a_transformer_take_bias_scale_residual_and_activation(onednn, lanes):
+    seen = n.computed(attention_layer, lanes=lanes)
+    products = [call for call in seen.calls if call.primitive is Primitive.PRODUCT]
+    taken = Counter(step.kind for call in products for step in call.steps)
+    assert taken == {StepKind.LINEAR: 1, StepKind.ADD: 2, StepKind.GELU: 1}
+    assert len(products) == 8
+    assert sum(call.bias is not None for call in products) == 6
+    assert seen.error < TOLERANCE
