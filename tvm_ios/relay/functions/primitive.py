@@ -144,7 +144,16 @@ def _kind(calls: list[relay.Call]) -> str:
         for name in names:
             if part in name:
                 return kind or name.removeprefix("nn.")
+    if any(_is_sum_of_norm(call, calls[-1]) for call in calls):
+        return "norm"
     return names[-1].removeprefix("nn.") if names else "identity"
+
+
+def _is_sum_of_norm(call: relay.Call, last: relay.Call) -> bool:
+    """True if a call sums up what the last one, as a norm does, makes something as large of."""
+    return _operator_name(call) == "einsum" and _elements(call.checked_type) < _elements(
+        last.checked_type
+    )
 
 
 def _is_depthwise(call: relay.Call) -> bool:

@@ -21,10 +21,12 @@ from tvm.ir.transform import PassContext
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
+from tvm_ios.relay.transforms.channel_variances import without_channel_variances
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.lone_concatenations import keep_concatenations_alone
+from tvm_ios.relay.transforms.norms import keep_norms_whole
 from tvm_ios.relay.transforms.own_numbers import own_numbers
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
@@ -101,6 +103,8 @@ def _optimize(
     first = _UpToLayouts()
     with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[first]):
         if _chooses_layouts():  # else nobody takes markers away
+            if target.kind.name == "llvm":
+                module = without_channel_variances(module)
             module, held = hold_scales(module, params)
         fused, rest = relay.optimize(module, target=target, params=dict(params))
     if first.done:
@@ -115,6 +119,7 @@ def _optimize(
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)
             sunk += alone
+            laid_out, _ = keep_norms_whole(laid_out, target)
         second = _FromLayouts()
         with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):
             fused, _ = relay.optimize(laid_out, target=target, params={})

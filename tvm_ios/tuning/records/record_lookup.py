@@ -23,7 +23,7 @@ from tvm_ios.relay import StagedBuild
 from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, quiet_lookups, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.functions.primitive import kernel_digest
-from tvm_ios.relay.kernels import empty_compiler, lowering
+from tvm_ios.relay.kernels import AnsorListener, empty_compiler, lowering
 from tvm_ios.report.records_in_force import (
     KernelRecord,
     MissingReason,
@@ -135,25 +135,6 @@ class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
         self._old_ctx.update(target, workload, cfg)
 
 
-class _AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore[misc]
-    """Listener that notes auto_scheduler's lookups of reductions, and passes them on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workloads: set[str] = set()
-        self.answered = False
-
-    def query(self, target: Any, key: Any, has_complex_op: bool, dag: Any, name: Any) -> Any:
-        state = self._old_ctx.query(target, key, has_complex_op, dag, name)
-        if has_complex_op:
-            self.workloads.add(str(key))
-            self.answered |= state is not None
-        return state
-
-    def update(self, target: Any, key: Any, state: Any) -> None:
-        self._old_ctx.update(target, key, state)
-
-
 def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, ...]]]:
     """Fused functions, each once, with the names of their operators."""
     functions: dict[str, relay.Function] = {}
@@ -169,7 +150,7 @@ def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, .
 
 
 def _lowering_of(compiler: Any, function: relay.Function, target: tvm.target.Target) -> _Asked:
-    templates, ansor = _AutoTvmListener(), _AnsorListener()
+    templates, ansor = _AutoTvmListener(), AnsorListener()
     with quiet_lookups(), tvm_pipeline(), target, templates, ansor, lowering:
         compiler.lower(function, target)
     answered = None

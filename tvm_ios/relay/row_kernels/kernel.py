@@ -1,0 +1,61 @@
+"""A fused function as one kernel that computes row by row, in TVM's calling convention."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relay, tir
+
+from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.row_kernels.emission import Emitter
+from tvm_ios.relay.row_kernels.few_rows import SplitEmitter, parts_of_rows
+from tvm_ios.relay.row_kernels.merging import with_long_axes
+from tvm_ios.relay.row_kernels.reader import read_computation
+from tvm_ios.relay.row_kernels.values import UnsuitableError
+
+__all__ = ["own_kernel", "row_kernel"]
+
+NORMS = frozenset({"einsum", "nn.l2_normalize", "nn.log_softmax", "nn.softmax"})
+"""Operators whose functions may be computed row by row; norms kept whole sum by ``einsum``."""
+LONGEST_NAME = 80
+
+
+def own_kernel(
+    function: relay.Function, target: tvm.target.Target
+) -> tuple[str, tir.PrimFunc] | None:
+    """Name and code that replace TVM's for a fused, typed function; None where TVM's stay.
+
+    Only for CPUs, and where bits may change.
+    """
+    calls = all_calls(function.body)
+    names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
+    kernel = None if NORMS.isdisjoint(names) else row_kernel(function, target)
+    if kernel is None:
+        return None
+    stem = "_".join(["tvmgen_default_fused", *(name.replace(".", "_") for name in names)])
+    return stem[:LONGEST_NAME], kernel
+
+
+def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimFunc | None:
+    """Lowered kernel of a fused, typed function; None where it cannot be computed row by row.
+
+    The function may hold element-wise operators, reductions along the same axes of one tensor, and
+    changes of shape between them. Sums are added up in another order than TVM's schedules do, so
+    results differ in their last bits. Uses the PassContext in force.
+    """
+    try:
+        with target:
+            computation = with_long_axes(read_computation(function, target))
+    except UnsuitableError:
+        return None
+    parts = parts_of_rows(computation)
+    emitter = Emitter(computation) if parts == 1 else SplitEmitter(computation, parts)
+    handles = {buffer.data: buffer for buffer in computation.parameters}
+    parameters = [tir.Var(buffer.name, "handle") for buffer in computation.parameters]
+    kernel = tir.PrimFunc(
+        parameters,
+        emitter.statement(),
+        buffer_map=dict(zip(parameters, handles.values(), strict=True)),
+    ).with_attr("tir.noalias", True)
+    with target:
+        lowered = tvm.lower(kernel, name="row_kernel")
+    return lowered["row_kernel"]

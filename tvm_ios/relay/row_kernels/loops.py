@@ -1,0 +1,47 @@
+"""Loops over statements that a function makes for each index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tvm import tir
+
+__all__ = ["allocated", "loop", "sequence", "vector"]
+
+
+def vector(width: int, make: Callable[[tir.PrimExpr], tir.Stmt]) -> tir.Stmt:
+    """Statement for each element of a vector."""
+    return loop(width, make, tir.ForKind.VECTORIZED)
+
+
+def loop(
+    count: int,
+    make: Callable[[tir.PrimExpr], tir.Stmt],
+    kind: tir.ForKind = tir.ForKind.SERIAL,
+) -> tir.Stmt:
+    """Statement for each index from 0; no loop where there is one."""
+    if count < 2:
+        return make(tir.const(0, "int32")) if count else tir.Evaluate(0)
+    index = tir.Var("i", "int32")
+    return tir.For(index, 0, count, kind, make(index))
+
+
+def sequence(statements: Sequence[tir.Stmt]) -> tir.Stmt:
+    """Statements one after another."""
+    return statements[0] if len(statements) == 1 else tir.SeqStmt(list(statements))
+
+
+def allocated(buffers: Sequence[tir.Buffer], statement: tir.Stmt) -> tir.Stmt:
+    """Statement with buffers, of which those of several elements have one to spare."""
+    # TVM takes what is only read in vectors for a buffer of vectors. It lowers kernels once more
+    # when it builds them, and fails where such a buffer follows another one in its place.
+    ends = [
+        tir.BufferStore(buffer, tir.const(0, buffer.dtype), [buffer.shape[0] - 1])
+        for buffer in buffers
+        if int(buffer.shape[0]) > 1
+    ]
+    always = tir.const(True, "bool")
+    statement = sequence([*ends, statement])
+    for buffer in buffers:
+        statement = tir.Allocate(buffer.data, buffer.dtype, buffer.shape, always, statement)
+    return statement
