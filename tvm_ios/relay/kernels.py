@@ -24,6 +24,7 @@ from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
 from tvm_ios.relay.row_kernels import own_kernel
+from tvm_ios.relay.schedules.in_force import own_schedules
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["AnsorListener", "declare_kernels", "empty_compiler", "lower_kernels"]
@@ -86,7 +87,7 @@ def _kernel_of_tvm(
 ) -> tuple[str, tvm.tir.PrimFunc] | None:
     """Name and code with a schedule of TVM's; None for parts that call each other by name."""
     # TVM remembers functions, but not the records they were lowered with.
-    with lowering:
+    with lowering, own_schedules(target):
         compiler.clear()
         # lower_to_primfunc would be simpler, and fails on functions with a tuple inside.
         lowered = compiler.lower(function, target, "default")

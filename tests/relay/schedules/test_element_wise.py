@@ -1,0 +1,115 @@
+"""Element-wise kernels: right for every shape, and in vectors where memory is side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from tests.relay.schedules.kernel import is_vectorised, lower, run
+from tvm_ios.support.exact_bits import exact_bits
+
+
+def hard_swish(value: relay.Expr) -> relay.Expr:
+    gate = relay.clip(value + relay.const(3.0), 0, 6)
+    return value * gate * relay.const(0.25)
+
+
+def expected_hard_swish(value: np.ndarray) -> np.ndarray:
+    return value * np.clip(value + 3.0, 0, 6) * 0.25
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype("float32")
+
+
+SHAPES = (
+    (1, 3, 28, 28),
+    (2, 5, 7, 7),
+    (1, 65, 17, 17),
+    (197, 197),
+    (3, 1, 1),
+    (7,),
+    (1, 1),
+    (2, 3, 5, 7, 16),
+    (1, 2, 65, 65),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_activations_of_every_shape_are_right(shape: tuple[int, ...]) -> None:
+    data = random(*shape)
+    kernel = lower(hard_swish(relay.var("x", shape=shape)))
+    np.testing.assert_allclose(run(kernel, [data]), expected_hard_swish(data), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 28, 28), (197, 197), (1, 65, 17, 17)])
+def test_ragged_rows_are_computed_in_vectors(shape: tuple[int, ...]) -> None:
+    assert is_vectorised(lower(relay.nn.relu(relay.var("x", shape=shape))))
+
+
+def test_not_a_number_and_infinities_stay_what_they_are() -> None:
+    data = random(1, 3, 7, 7)
+    data[0, 1, 2, :3] = np.nan, np.inf, -np.inf
+    kernel = lower(relay.var("x", shape=data.shape) * relay.const(2.0))
+    np.testing.assert_array_equal(run(kernel, [data]), data * 2)
+
+
+def test_reshapes_inside_of_a_kernel_leave_its_vectors_whole() -> None:
+    data = random(1, 6, 14, 14)
+    rows = relay.reshape(relay.var("x", shape=data.shape), (1, 6, 196))
+    kernel = lower(relay.squeeze(hard_swish(rows), [0]))
+    assert is_vectorised(kernel)
+    expected = expected_hard_swish(data).reshape(6, 196)
+    np.testing.assert_allclose(run(kernel, [data]), expected, rtol=1e-6)
+
+
+def test_shuffled_channels_are_moved_in_vectors() -> None:
+    data = random(1, 6, 28, 28)
+    split = relay.reshape(relay.var("x", shape=data.shape), (1, 2, 3, 28, 28))
+    shuffled = relay.reshape(relay.transpose(split, (0, 2, 1, 3, 4)), data.shape)
+    kernel = lower(relay.nn.relu(shuffled))
+    assert is_vectorised(kernel)
+    moved = data.reshape(1, 2, 3, 28, 28).transpose(0, 2, 1, 3, 4).reshape(data.shape)
+    np.testing.assert_array_equal(run(kernel, [data]), np.maximum(moved, 0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors"),
+    [
+        ((2, 5, 7, 7), (2, 5, 1, 1)),
+        ((2, 3, 5, 7, 16), (2, 3, 1, 1, 16)),
+        ((4, 17, 33), (33,)),
+        ((4, 17, 33), (4, 1, 1)),
+        ((4, 17, 33), (17, 1)),
+        ((1, 3, 65, 65), (1, 3, 1, 1)),
+    ],
+)
+def test_factors_of_fewer_axes_are_spread(shape: tuple[int, ...], factors: tuple[int, ...]) -> None:
+    arrays = [random(*shape), random(*factors)]
+    kernel = lower(relay.var("x", shape=shape) * relay.var("y", shape=factors))
+    assert is_vectorised(kernel)
+    np.testing.assert_array_equal(run(kernel, arrays), arrays[0] * arrays[1])
+
+
+def test_what_is_not_side_by_side_is_right_too() -> None:
+    data = random(1, 13, 6, 5)
+    moved = relay.transpose(relay.var("x", shape=data.shape), (0, 2, 3, 1))
+    padded = relay.nn.pad(moved, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    expected = np.pad(data.transpose(0, 2, 3, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    np.testing.assert_array_equal(run(lower(padded), [data]), expected)
+
+
+def test_rows_that_are_looked_up_are_copied_in_vectors() -> None:
+    table, places = random(9, 40), np.array([3, 8, 0], "int32")
+    found = relay.take(relay.var("x", shape=table.shape), relay.const(places), axis=0)
+    kernel = lower(found)
+    assert is_vectorised(kernel)
+    np.testing.assert_array_equal(run(kernel, [table, places]), table[places])
+
+
+def test_exact_bits_keep_the_schedule_of_stock_tvm() -> None:
+    activation = relay.nn.relu(relay.var("x", shape=(1, 3, 28, 28)))
+    with exact_bits(True):
+        exact = lower(activation)
+    assert exact.code != lower(activation).code

@@ -1,0 +1,67 @@
+"""Context in which TVM lowers element-wise kernels and reductions by schedules of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+import tvm
+from tvm import te, topi
+from tvm.ir.transform import PassContext
+
+from tvm_ios.relay.context import pass_context
+from tvm_ios.relay.schedules.element_wise import schedule_element_wise
+from tvm_ios.relay.schedules.reductions import schedule_reduction
+from tvm_ios.relay.schedules.whole_vectors import whole_vectors
+from tvm_ios.support.exact_bits import bits_may_change
+
+__all__ = ["own_schedules"]
+
+LOWER_PASSES = "tir.add_lower_pass"
+FLAT = 1
+"""Phase of TVM's lowering in which buffers are flat and loops not yet vectors."""
+OWN: dict[str, Callable[[list[te.Tensor]], te.Schedule | None]] = {
+    "schedule_injective": schedule_element_wise,
+    "schedule_reduce": schedule_reduction,
+    "schedule_adaptive_pool": schedule_reduction,
+}
+"""Ours, by the name of TVM's for x86 that takes what ours leaves."""
+
+
+@contextmanager
+def own_schedules(target: tvm.target.Target) -> Iterator[None]:
+    """Context of lowering on this thread; changes nothing where stock TVM's bits are wanted.
+
+    Nor for other devices than CPUs, or where instruments of the caller watch the lowering. TVM
+    calls its schedules by name, so they are exchanged meanwhile; other threads get TVM's own.
+    """
+    wanted = target.kind.name == "llvm" and bits_may_change()
+    if not wanted or len(PassContext.current().instruments):
+        yield
+        return
+    theirs = {name: getattr(topi.x86, name) for name in OWN}
+    users = list(PassContext.current().config.get(LOWER_PASSES, ()))
+    passes = [tuple(each) for each in users] + [(FLAT, whole_vectors)]
+    for name, stock in theirs.items():
+        setattr(topi.x86, name, partial(_scheduled, OWN[name], stock, get_ident()))
+    try:
+        with pass_context(config={LOWER_PASSES: passes}):
+            yield
+    finally:
+        for name, stock in theirs.items():
+            setattr(topi.x86, name, stock)
+
+
+def _scheduled(
+    own: Callable[[list[te.Tensor]], te.Schedule | None],
+    stock: Callable[[Any], te.Schedule],
+    thread: int,
+    outs: Any,
+) -> te.Schedule:
+    if get_ident() != thread:
+        return stock(outs)
+    made = own([outs] if isinstance(outs, te.Tensor) else list(outs))
+    return stock(outs) if made is None else made

@@ -1,0 +1,153 @@
+"""Marked loops of a kernel in whole vectors, and one shorter one for what is left over.
+
+Goes between TVM's flattening of buffers and its vectorisation. A split in the schedule would leave
+a condition in every vector where a loop is no multiple of it, which makes all of them scalar, and
+would hide from TVM's simplifier that a reshaped element lies next to the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import te, tir
+from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
+
+__all__ = ["mark", "whole_vectors"]
+
+MARK = "tvm_ios_whole_vectors"
+LANES = 16
+"""Elements of a vector: as many float32 as AVX-512 has; LLVM cuts it where vectors are shorter."""
+SUMS = 4
+"""Vectors of partial sums in a long row, since an addition waits for the one before."""
+
+
+def mark(stage: te.Stage, axis: tir.IterVar) -> None:
+    """Mark a loop in which memory is read side by side: it computes elements, or gathers one."""
+    stage.pragma(axis, MARK)
+
+
+def _in_whole_vectors(function: tir.PrimFunc, _module: object, _context: object) -> tir.PrimFunc:
+    """Function with marked loops in whole vectors; any other one is returned as it is."""
+    marks: list[tir.Stmt] = []
+    post_order_visit(function.body, lambda node: marks.append(node) if _is_mark(node) else None)
+    if not marks:
+        return function
+    # Elements count from the begin of their memory now, and simplified they count one by one.
+    plain = tir.transform.Simplify()(tvm.IRModule({"main": function}))["main"]
+    return plain.with_body(ir_transform(plain.body, None, _finished, ["tir.AttrStmt"]))
+
+
+def _is_mark(node: object) -> bool:
+    return isinstance(node, tir.AttrStmt) and node.attr_key == f"pragma_{MARK}"
+
+
+def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
+    if not _is_mark(statement):
+        return None
+    loop = statement.body
+    if not isinstance(loop, tir.For) or not isinstance(loop.extent, tir.IntImm):
+        return loop
+    store = loop.body
+    if isinstance(store, tir.BufferStore) and not _mentions(store.indices, loop.loop_var):
+        gathers = int(loop.extent) >= 2 * LANES and _gathers(store)
+        return _gathered_in_vectors(loop, store) if gathers else loop
+    return _computed_in_vectors(loop)
+
+
+def _computed_in_vectors(loop: tir.For) -> tir.Stmt:
+    """Loop whose iterations compute elements that do not depend on each other."""
+    whole, rest = divmod(int(loop.extent), LANES)
+    at = _at(loop, loop.body)
+    parts = []
+    if whole:
+        chunk = _variable("chunk", loop)
+        vector = _vector(loop, LANES, lambda lane: at(chunk * LANES + lane))
+        parts.append(tir.For(chunk, 0, whole, loop.kind, vector))
+    if rest:
+        parts.append(_vector(loop, rest, lambda lane: at(whole * LANES + lane)))
+    return tir.SeqStmt(parts) if len(parts) > 1 else parts[0]
+
+
+def _gathers(store: tir.BufferStore) -> bool:
+    """True if a stored number is the one before combined with another, in whatever order."""
+    value = store.value
+    return (
+        isinstance(value, tir.Add | tir.Mul | tir.Max | tir.Min)
+        and isinstance(value.a, tir.BufferLoad)
+        and value.a.buffer.same_as(store.buffer)
+        and tvm.ir.structural_equal(value.a.indices, store.indices)
+    )
+
+
+def _gathered_in_vectors(loop: tir.For, store: tir.BufferStore) -> tir.Stmt:
+    """Loop that gathers one number, as vectors of partial ones that are combined behind it."""
+    extent, combine = int(loop.extent), type(store.value)
+    lanes = LANES * SUMS if extent >= 4 * LANES * SUMS else LANES
+    whole, rest = divmod(extent, lanes)
+    # Of any other scope it would be allocated anew for each row.
+    parts = tir.decl_buffer((lanes,), store.buffer.dtype, "parts", scope="global")
+    at = _at(loop, store.value.b)
+    chunk, last = _variable("chunk", loop), _variable("last", loop)
+
+    def combined(lane: tir.PrimExpr, value: tir.PrimExpr) -> tir.Stmt:
+        return tir.BufferStore(parts, combine(tir.BufferLoad(parts, [lane]), value), [lane])
+
+    def next_ones(lane: tir.PrimExpr) -> tir.Stmt:
+        return combined(lane, at((chunk + 1) * lanes + lane))
+
+    steps = [_vector(loop, lanes, lambda lane: tir.BufferStore(parts, at(lane), [lane]))]
+    if whole > 1:
+        serial = tir.ForKind.SERIAL
+        steps.append(tir.For(chunk, 0, whole - 1, serial, _vector(loop, lanes, next_ones)))
+    steps += [_halved(loop, half, parts, combined) for half in _halves(lanes)]
+    total = combine(store.value.a, tir.BufferLoad(parts, [0]))
+    steps.append(tir.BufferStore(store.buffer, total, store.indices))
+    if rest:
+        left = _at(loop, store)(whole * lanes + last)
+        steps.append(tir.For(last, 0, rest, tir.ForKind.SERIAL, left))
+    return tir.Allocate(parts.data, parts.dtype, [lanes], tir.const(value=True), tir.SeqStmt(steps))
+
+
+def _halves(lanes: int) -> list[int]:
+    return [1 << power for power in reversed(range(lanes.bit_length() - 1))]
+
+
+def _halved(
+    loop: tir.For,
+    half: int,
+    parts: tir.Buffer,
+    combined: Callable[[tir.PrimExpr, tir.PrimExpr], tir.Stmt],
+) -> tir.Stmt:
+    """Combination of the second half of partial results with the first."""
+    return _vector(loop, half, lambda lane: combined(lane, tir.BufferLoad(parts, [lane + half])))
+
+
+def _at(loop: tir.For, body: tir.Stmt | tir.PrimExpr) -> Callable[[tir.PrimExpr], tir.Stmt]:
+    """Function from an index to a statement or expression of that iteration."""
+    return lambda index: substitute(body, {loop.loop_var: index})
+
+
+def _vector(loop: tir.For, lanes: int, at: Callable[[tir.PrimExpr], tir.Stmt]) -> tir.Stmt:
+    """Statement of so many lanes at once."""
+    if lanes == 1:
+        return at(tir.IntImm(loop.loop_var.dtype, 0))
+    lane = _variable("lane", loop)
+    return tir.For(lane, 0, lanes, tir.ForKind.VECTORIZED, at(lane))
+
+
+def _variable(name: str, loop: tir.For) -> tir.Var:
+    return tir.Var(name, loop.loop_var.dtype)
+
+
+def _mentions(expressions: list[tir.PrimExpr], variable: tir.Var) -> bool:
+    found: list[object] = []
+    for expression in expressions:
+        post_order_visit(expression, found.append)
+    return any(isinstance(each, tir.Var) and each.same_as(variable) for each in found)
+
+
+whole_vectors = tir.transform.prim_func_pass(
+    _in_whole_vectors, opt_level=0, name="tvm_ios.WholeVectors"
+)
+"""Pass that puts marked loops into whole vectors, and leaves functions without any as they are."""
