@@ -93,11 +93,60 @@ def test_factors_of_fewer_axes_are_spread(shape: tuple[int, ...], factors: tuple
 
 
 def test_what_is_not_side_by_side_is_right_too() -> None:
-    data = random(1, 13, 6, 5)
+    data = random(1, 5, 6, 13)
     moved = relay.transpose(relay.var("x", shape=data.shape), (0, 2, 3, 1))
     padded = relay.nn.pad(moved, ((0, 0), (1, 1), (1, 1), (0, 0)))
     expected = np.pad(data.transpose(0, 2, 3, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
     np.testing.assert_array_equal(run(lower(padded), [data]), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((1, 24, 7, 9), (0, 2, 3, 1)),
+        ((2, 9, 11, 24), (0, 3, 1, 2)),
+        ((17, 35), (1, 0)),
+        ((1, 20, 3, 8), (0, 2, 3, 1)),
+        ((3, 20, 5, 16), (0, 2, 1, 3)),
+        ((8, 8), (1, 0)),
+        ((3, 40), (1, 0)),
+        ((1, 2, 5, 7, 16), (0, 1, 4, 2, 3)),
+    ],
+)
+def test_transposes_are_right(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    arrays = [random(*shape), random(*(shape[axis] for axis in order))]
+    moved = relay.transpose(relay.var("x", shape=shape), order)
+    kernel = lower(hard_swish(moved) + relay.var("y", shape=arrays[1].shape))
+    expected = expected_hard_swish(arrays[0]).transpose(order) + arrays[1]
+    np.testing.assert_allclose(run(kernel, arrays), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("extents", [(14, 14), (7, 7), (5, 3), (1, 1)])
+def test_layouts_are_changed_in_vectors(extents: tuple[int, int]) -> None:
+    high, wide = extents
+    data, factor = random(2, 32, high, wide), random(2, 32, 1, 1)
+    scaled = relay.var("x", shape=data.shape) * relay.var("y", shape=factor.shape)
+    blocked = (data * factor).reshape(2, 2, 16, high, wide).transpose(0, 1, 3, 4, 2)
+    there = lower(relay.layout_transform(scaled, "NCHW", "NCHW16c"))
+    np.testing.assert_array_equal(run(there, [data, factor]), blocked)
+    back = lower(relay.layout_transform(relay.var("x", shape=blocked.shape), "NCHW16c", "NCHW"))
+    np.testing.assert_array_equal(run(back, [blocked]), data * factor)
+    assert not high * wide >= 8 or (is_vectorised(there) and is_vectorised(back))
+
+
+def test_one_tensor_as_it_is_and_transposed_is_one_kernel() -> None:
+    data = random(3, 24, 24)
+    value = relay.var("x", shape=data.shape)
+    kernel = lower(value - relay.transpose(value, (0, 2, 1)))
+    assert is_vectorised(kernel)
+    np.testing.assert_array_equal(run(kernel, [data]), data - data.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "int32", "float64"])
+def test_other_types_are_transposed(dtype: str) -> None:
+    data = (np.arange(20 * 33).reshape(20, 33) % 7).astype(dtype)
+    kernel = lower(relay.transpose(relay.var("x", shape=data.shape, dtype=dtype)))
+    np.testing.assert_array_equal(run(kernel, [data]), data.T)
 
 
 def test_rows_that_are_looked_up_are_copied_in_vectors() -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from tvm import te, tir, topi
 
-from tvm_ios.relay.schedules.flat_axes import extents_of, flat_suffix, reads_of
+from tvm_ios.relay.schedules.flat_axes import (
+    extents_of,
+    flat_suffix,
+    reads_of,
+    transposed_suffix,
+)
 
 X = te.placeholder((2, 6, 5, 7), name="x")
 COUNTS = {
@@ -31,6 +36,25 @@ def test_last_axes_that_are_one_loop_over_memory_are_counted(name: str) -> None:
     reads = reads_of(result.op)
     assert reads is not None
     assert flat_suffix(result.op.axis, reads) == count
+
+
+BLOCKED = te.placeholder((2, 3, 5, 7, 16), name="b")
+TILES = {
+    "channels last": (topi.transpose(te.placeholder((2, 24, 5, 7)), (0, 2, 3, 1)), (2, 1, False)),
+    "channels first": (topi.transpose(te.placeholder((2, 5, 7, 24)), (0, 3, 1, 2)), (1, 2, False)),
+    "blocks": (topi.layout_transform(BLOCKED, "NCHW16c", "NCHW"), (1, 2, True)),
+    "too few channels": (topi.transpose(X, (0, 2, 3, 1)), None),
+    "columns backwards": (topi.flip(te.placeholder((16, 16)), 1), None),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_rows_that_become_columns_are_found(name: str) -> None:
+    result, expected = TILES[name]
+    reads = reads_of(result.op)
+    assert reads is not None
+    tile = transposed_suffix(result.op.axis, reads)
+    assert (tile and (tile.rows, tile.lanes, tile.split)) == expected
 
 
 def test_results_in_memory_of_their_own_are_read_not_computed() -> None:

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import math
 
-from tvm import te
+from tvm import te, tir
 
-from tvm_ios.relay.schedules.flat_axes import extents_of, flat_suffix, reads_of
+from tvm_ios.relay.schedules.flat_axes import (
+    TILE,
+    Tile,
+    extents_of,
+    flat_suffix,
+    reads_of,
+    transposed_suffix,
+)
 from tvm_ios.relay.schedules.whole_vectors import mark
 
 __all__ = ["schedule_element_wise"]
@@ -21,44 +28,85 @@ FEW_TASKS = 8
 """Outer iterations below which lanes share the inner loop instead, if it is long."""
 LONG = 4096
 """Elements of a loop that is worth being shared."""
+TILED = ("float32", "int32", "uint32")
+"""Types that are transposed in registers."""
 
 
 def schedule_element_wise(outs: list[te.Tensor]) -> te.Schedule | None:
     """Schedule of the outputs of injective operators; None where no loop is over memory."""
-    counts = [_flat_axes(out, [other for other in outs if other is not out]) for out in outs]
-    if 0 in counts:
+    loops = [_loops(out, [other for other in outs if other is not out]) for out in outs]
+    if None in loops:
         return None
     schedule = te.create_schedule([out.op for out in outs])
     te.schedule.AutoInlineInjective(schedule)
-    for out, count in zip(outs, counts, strict=True):
-        _schedule(schedule[out], count)
+    for out, found in zip(outs, loops, strict=True):
+        if isinstance(found, Tile):
+            _schedule_tiles(schedule[out], found)
+        elif found:
+            _schedule_rows(schedule[out], found)
     return schedule
 
 
-def _flat_axes(out: te.Tensor, others: list[te.Tensor]) -> int:
-    """Number of last axes of an output that are one loop over memory, 0 if none is."""
+def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
+    """Number of last axes of an output that are one loop over memory, or two as a tile."""
     extents = extents_of(out.shape)
     if not isinstance(out.op, te.ComputeOp) or not extents or 0 in extents:
-        return 0
+        return None
     reads = reads_of(out.op, others)
-    return 0 if reads is None else flat_suffix(out.op.axis, reads)
+    if reads is None:
+        return None
+    flat = flat_suffix(out.op.axis, reads)
+    return flat or (transposed_suffix(out.op.axis, reads) if out.dtype in TILED else None)
 
 
-def _schedule(stage: te.Stage, count: int) -> None:
+def _schedule_rows(stage: te.Stage, count: int) -> None:
     axes = list(stage.op.axis)
-    extents = [int(axis.dom.extent) for axis in axes]
     inner = stage.fuse(*axes[-count:])
     mark(stage, inner)
-    outer = math.prod(extents[:-count])
-    if outer < FEW_TASKS and (outer == 1 or math.prod(extents[-count:]) >= LONG):
+    elements = math.prod(_extent(axis) for axis in axes[-count:])
+    outer = [(axis, _extent(axis)) for axis in axes[:-count]]
+    if not _shares_outer(outer, elements):
         stage.parallel(inner)
         return
+    _share(stage, outer)
+
+
+def _schedule_tiles(stage: te.Stage, tile: Tile) -> None:
+    axes = list(stage.op.axis)
+    begin = len(axes) - tile.lanes - tile.rows
+    elements = math.prod(_extent(axis) for axis in axes[begin:])
+    outer = [(axis, _extent(axis)) for axis in axes[:begin]]
+    rows = stage.fuse(*axes[begin : -tile.lanes])
+    lanes = stage.fuse(*axes[-tile.lanes :])
+    if tile.split:
+        chunk, rows = stage.split(rows, factor=TILE)
+        outer.append((chunk, _extent(axes[begin]) // TILE))
+    stage.reorder(*(axis for axis, _ in outer), rows, lanes)
+    mark(stage, rows)
+    if not tile.split and not _shares_outer(outer, elements):
+        stage.parallel(rows)
+        return
+    _share(stage, outer)
+
+
+def _shares_outer(outer: list[tuple[tir.IterVar, int]], elements: int) -> bool:
+    """True if lanes share outer loops rather than the inner one with so many elements."""
+    tasks = math.prod(extent for _, extent in outer)
+    return tasks >= FEW_TASKS or (tasks > 1 and elements < LONG)
+
+
+def _share(stage: te.Stage, outer: list[tuple[tir.IterVar, int]]) -> None:
+    """Let lanes share the first outer loops."""
     # Not all of them: the place of a loop in a fused one has to be divided out again.
     tasks = 1
     leading = []
-    for axis, extent in zip(axes[:-count], extents, strict=False):
+    for axis, extent in outer:
         if tasks >= ENOUGH_TASKS:
             break
         leading.append(axis)
         tasks *= extent
     stage.parallel(stage.fuse(*leading))
+
+
+def _extent(axis: tir.IterVar) -> int:
+    return int(axis.dom.extent)

@@ -7,14 +7,23 @@ consists of whole vectors. The facts that a schedule is chosen by; works on TE's
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import post_order_visit, substitute
 
-__all__ = ["Read", "constant", "extents_of", "flat_suffix", "reads_of"]
+__all__ = [
+    "TILE",
+    "Read",
+    "Tile",
+    "constant",
+    "extents_of",
+    "flat_suffix",
+    "reads_of",
+    "transposed_suffix",
+]
 
 IF_THEN_ELSE = tvm.ir.Op.get("tir.if_then_else")
 
@@ -58,12 +67,57 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
 
 def flat_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> int:
     """Largest number of last axes in whose joint loop reads go on by one element, or by none."""
-    extents = [constant(axis.dom.extent) for axis in axes]
-    known = [extent for extent in extents if extent is not None]
-    if len(known) < len(extents):
-        return 0
-    firsts = range(len(axes))
-    return next((len(axes) - first for first in firsts if _are_flat(reads, axes, known, first)), 0)
+    for first in range(len(axes)):
+        loops = _Loops.over(axes, [slice(first, None)])
+        if loops is not None and all(loops.steps(read) in ((0,), (1,)) for read in reads):
+            return len(axes) - first
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Two loops at the end of a computation that reads rows and writes columns, or the reverse."""
+
+    rows: int
+    """Number of axes before the last ones that are the outer loop; next elements are read in it."""
+    lanes: int
+    """Number of last axes that are the inner loop; next elements are written in it."""
+    split: bool
+    """True if the outer loop is only :data:`TILE` iterations of its one axis."""
+
+
+TILE = 8
+"""Rows and columns of a tile that is transposed in registers; 16 take TVM half a second to lower,
+and are no faster."""
+
+
+def transposed_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> Tile | None:
+    """The last axes that are tiles of rows and columns, as many as there are; None without any."""
+    extents = extents_of([axis.dom.extent for axis in axes])
+    if extents is None:
+        return None
+    for second in range(1, len(axes)):
+        if math.prod(extents[second:]) < TILE:
+            break
+        for first in range(second):
+            rows = math.prod(extents[first:second])
+            for split in (False, True):
+                fits = second - first == 1 and rows % TILE == 0 if split else rows >= TILE
+                if fits and _is_transposed(axes, reads, first, second, split):
+                    return Tile(second - first, len(axes) - second, split)
+    return None
+
+
+def _is_transposed(
+    axes: Sequence[tir.IterVar], reads: Sequence[Read], first: int, second: int, split: bool
+) -> bool:
+    loops = _Loops.over(axes, [slice(first, second), slice(second, None)], split=split)
+    if loops is None:
+        return False
+    steps = [loops.steps(read) for read in reads]
+    return all(each is not None and (each[0] == 1 or each[1] in (0, 1)) for each in steps) and any(
+        each is not None and each[1] not in (0, 1) for each in steps
+    )
 
 
 def extents_of(shape: Sequence[tir.PrimExpr]) -> list[int] | None:
@@ -103,34 +157,53 @@ def _element(indices: Sequence[tir.PrimExpr], shape: Sequence[int]) -> tir.PrimE
     return element
 
 
-def _are_flat(
-    reads: Sequence[Read], axes: Sequence[tir.IterVar], extents: Sequence[int], first: int
-) -> bool:
-    """True if the axes from ``first`` on are one loop over memory."""
-    loop = tir.Var("loop", axes[first].var.dtype)
-    analyzer = tvm.arith.Analyzer()
-    analyzer.bind(loop, tvm.ir.Range(0, math.prod(extents[first:])))
-    moved = {}
-    for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
-        if number < first:
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """Groups of neighbouring axes, each as one loop."""
+
+    variables: tuple[tir.Var, ...]
+    moved: Mapping[tir.Var, tir.PrimExpr]
+    """Axes as functions of the loops."""
+    analyzer: tvm.arith.Analyzer
+
+    @classmethod
+    def over(
+        cls, axes: Sequence[tir.IterVar], groups: Sequence[slice], *, split: bool = False
+    ) -> _Loops | None:
+        """Loops over groups of axes; with ``split`` the first only over tiles of its one axis."""
+        extents = [constant(axis.dom.extent) for axis in axes]
+        analyzer = tvm.arith.Analyzer()
+        for axis, extent in zip(axes, extents, strict=True):
+            if extent is None:
+                return None
             analyzer.bind(axis.var, tvm.ir.Range(0, extent))
-        else:
-            moved[axis.var] = (loop // math.prod(extents[number + 1 :])) % extent
-    return all(_is_flat(read, moved, loop, analyzer) for read in reads)
+        variables, moved = [], {}
+        for number, group in enumerate(groups):
+            own = [extent or 0 for extent in extents[group]]
+            loop = tir.Var(f"loop{number}", axes[group][0].var.dtype)
+            variables.append(loop)
+            if split and number == 0:
+                analyzer.bind(loop, tvm.ir.Range(0, TILE))
+                tile = tir.Var("tile", loop.dtype)
+                analyzer.bind(tile, tvm.ir.Range(0, own[0] // TILE))
+                moved[axes[group][0].var] = tile * TILE + loop
+                continue
+            analyzer.bind(loop, tvm.ir.Range(0, math.prod(own)))
+            for position, axis in enumerate(axes[group]):
+                moved[axis.var] = (loop // math.prod(own[position + 1 :])) % own[position]
+        return cls(tuple(variables), moved, analyzer)
 
-
-def _is_flat(
-    read: Read,
-    moved: dict[tir.Var, tir.PrimExpr],
-    loop: tir.Var,
-    analyzer: tvm.arith.Analyzer,
-) -> bool:
-    # Sums of divisions and remainders become one variable in the second round, or the third.
-    plain = analyzer.simplify(substitute(read.expression, moved), 3)
-    if not _mentions(plain, loop):
-        return True
-    line = tvm.arith.detect_linear_equation(plain, [loop])
-    return not read.is_condition and bool(line) and constant(line[0]) == 1
+    def steps(self, read: Read) -> tuple[int, ...] | None:
+        """Elements that a read goes on by in each loop; None where that is not constant."""
+        # Sums of divisions and remainders become one variable in the second round, or the third.
+        plain = self.analyzer.simplify(substitute(read.expression, self.moved), 3)
+        if not any(_mentions(plain, loop) for loop in self.variables):
+            return (0,) * len(self.variables)
+        if read.is_condition:
+            return None
+        line = list(tvm.arith.detect_linear_equation(plain, list(self.variables)))
+        steps = [step for step in map(constant, line[:-1]) if step is not None]
+        return tuple(steps) if len(steps) == len(self.variables) else None
 
 
 def _mentions(expression: tir.PrimExpr, variable: tir.Var) -> bool:

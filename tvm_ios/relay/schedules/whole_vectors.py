@@ -13,6 +13,8 @@ import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
+from tvm_ios.relay.schedules.tiles import transposed_in_tiles
+
 __all__ = ["mark", "whole_vectors"]
 
 MARK = "tvm_ios_whole_vectors"
@@ -48,6 +50,8 @@ def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
     loop = statement.body
     if not isinstance(loop, tir.For) or not isinstance(loop.extent, tir.IntImm):
         return loop
+    if isinstance(loop.body, tir.For):
+        return transposed_in_tiles(loop, loop.body)
     store = loop.body
     if isinstance(store, tir.BufferStore) and not _mentions(store.indices, loop.loop_var):
         gathers = int(loop.extent) >= 2 * LANES and _gathers(store)
