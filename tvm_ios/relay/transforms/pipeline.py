@@ -21,6 +21,7 @@ from tvm.ir.transform import PassContext
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
+from tvm_ios.relay.mish import with_short_mish
 from tvm_ios.relay.transforms.channel_variances import without_channel_variances
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
@@ -114,7 +115,7 @@ def _optimize(
         if first.folds:
             laid_out = fold_moved_constants(laid_out)
         if bits_may_change() and not is_gpu_target(target):
-            laid_out = own_numbers(laid_out)
+            laid_out = with_short_mish(own_numbers(laid_out))
         if sink:
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)
