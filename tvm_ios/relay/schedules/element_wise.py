@@ -7,6 +7,7 @@ asks whether it exists; where shapes change inside the kernel, each asks where i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tvm import te, tir
 
@@ -24,7 +25,7 @@ __all__ = ["schedule_element_wise"]
 
 ENOUGH_TASKS = 64
 """Iterations of a parallel loop that lanes can share evenly."""
-FEW_TASKS = 8
+FEW_TASKS = 4
 """Outer iterations below which lanes share the inner loop instead, if it is long."""
 LONG = 4096
 """Elements of a loop that is worth being shared."""
@@ -32,8 +33,9 @@ TILED = ("float32", "int32", "uint32")
 """Types that are transposed in registers."""
 
 
-def schedule_element_wise(outs: list[te.Tensor]) -> te.Schedule | None:
+def schedule_element_wise(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | None:
     """Schedule of the outputs of injective operators; None where no loop is over memory."""
+    outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     loops = [_loops(out, [other for other in outs if other is not out]) for out in outs]
     if None in loops:
         return None

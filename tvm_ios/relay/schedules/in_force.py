@@ -13,6 +13,7 @@ from tvm import te, topi
 from tvm.ir.transform import PassContext
 
 from tvm_ios.relay.context import pass_context
+from tvm_ios.relay.schedules.concatenations import concatenated, schedule_concatenation
 from tvm_ios.relay.schedules.element_wise import schedule_element_wise
 from tvm_ios.relay.schedules.reductions import schedule_reduction
 from tvm_ios.relay.schedules.whole_vectors import whole_vectors
@@ -23,12 +24,14 @@ __all__ = ["own_schedules"]
 LOWER_PASSES = "tir.add_lower_pass"
 FLAT = 1
 """Phase of TVM's lowering in which buffers are flat and loops not yet vectors."""
-OWN: dict[str, Callable[[list[te.Tensor]], te.Schedule | None]] = {
+OWN: dict[str, Callable[..., te.Schedule | te.Tensor | None]] = {
+    "concatenate": concatenated,
+    "schedule_concatenate_cpu": schedule_concatenation,
     "schedule_injective": schedule_element_wise,
     "schedule_reduce": schedule_reduction,
     "schedule_adaptive_pool": schedule_reduction,
 }
-"""Ours, by the name of TVM's for x86 that takes what ours leaves."""
+"""Ours, by the name of TVM's for x86 that does what ours leaves."""
 
 
 @contextmanager
@@ -46,7 +49,7 @@ def own_schedules(target: tvm.target.Target) -> Iterator[None]:
     users = list(PassContext.current().config.get(LOWER_PASSES, ()))
     passes = [tuple(each) for each in users] + [(FLAT, whole_vectors)]
     for name, stock in theirs.items():
-        setattr(topi.x86, name, partial(_scheduled, OWN[name], stock, get_ident()))
+        setattr(topi.x86, name, partial(_made, OWN[name], stock, get_ident()))
     try:
         with pass_context(config={LOWER_PASSES: passes}):
             yield
@@ -55,13 +58,9 @@ def own_schedules(target: tvm.target.Target) -> Iterator[None]:
             setattr(topi.x86, name, stock)
 
 
-def _scheduled(
-    own: Callable[[list[te.Tensor]], te.Schedule | None],
-    stock: Callable[[Any], te.Schedule],
-    thread: int,
-    outs: Any,
-) -> te.Schedule:
-    if get_ident() != thread:
-        return stock(outs)
-    made = own([outs] if isinstance(outs, te.Tensor) else list(outs))
-    return stock(outs) if made is None else made
+def _made(
+    own: Callable[..., Any], stock: Callable[..., Any], thread: int, *arguments: Any, **named: Any
+) -> Any:
+    """Answer of ours to TVM, or of its own function where ours has none."""
+    made = own(*arguments, **named) if get_ident() == thread else None
+    return stock(*arguments, **named) if made is None else made

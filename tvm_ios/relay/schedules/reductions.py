@@ -6,6 +6,8 @@ the order of sums. Here a vector of results, or of partial ones, is gathered at 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm import te, tir
 
 from tvm_ios.relay.schedules.flat_axes import constant, extents_of, flat_suffix, reads_of
@@ -19,8 +21,9 @@ WIDEST = 64
 """Extent of an axis whose results are gathered at once if none of these divides it."""
 
 
-def schedule_reduction(outs: list[te.Tensor]) -> te.Schedule | None:
+def schedule_reduction(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | None:
     """Schedule of one reduction with what is fused with it; None where TVM's own has to do."""
+    outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     if len(outs) != 1 or not extents_of(outs[0].shape):
         return None
     gathered = _reduction_behind(outs[0])
