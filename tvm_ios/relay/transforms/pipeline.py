@@ -115,7 +115,7 @@ def _optimize(
         if first.folds:
             laid_out = fold_moved_constants(laid_out)
         if bits_may_change() and not is_gpu_target(target):
-            laid_out = with_short_mish(own_numbers(laid_out))
+            laid_out = own_numbers(with_short_mish(laid_out))
         if sink:
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)
