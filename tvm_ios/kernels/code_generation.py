@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["CodeGeneration", "compilers", "cuda_compiler", "generate", "generate
 
 OWN_PASSES = "tir.add_lower_pass"
 """Option of a PassContext that holds a user's own passes; no text says what they do."""
+KEEP_BUFFERS = "tir.disable_storage_rewrite"
+"""Option of a PassContext that leaves buffers of a kernel where they are."""
 ENTRY_VERSION = 1
 """Version of the archives; entries of another version are unknown."""
 
@@ -101,8 +104,24 @@ def generate_in_worker(module: str, settings: CodeGeneration) -> bytes:
 
 
 def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
-    with mended_cuda_source():
+    with _lowered_already(), mended_cuda_source():
         return pack_kernel(tvm.build(module, target=_with_host(target)))
+
+
+def _lowered_already() -> AbstractContextManager[Any]:
+    """Context for kernels whose buffers TVM has arranged when it lowered them."""
+    current = PassContext.current()
+    if len(current.instruments):
+        return nullcontext()
+    # tvm.build lowers them once more, and fails where a buffer of vectors would follow one of
+    # numbers in its place.
+    context: AbstractContextManager[Any] = PassContext(
+        opt_level=current.opt_level,
+        required_pass=list(current.required_pass),
+        disabled_pass=list(current.disabled_pass),
+        config={**dict(current.config.items()), KEEP_BUFFERS: True},
+    )
+    return context
 
 
 def _with_host(target: tvm.target.Target) -> tvm.target.Target:

@@ -9,6 +9,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.host import host_target
+from tvm_ios.kernels.code_generation import KEEP_BUFFERS
 from tvm_ios.relay.row_kernels import row_kernel
 
 TARGET = tvm.target.Target(host_target())
@@ -29,9 +30,9 @@ def run(function: relay.Function, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Result of a function's row kernel."""
     kernel = row_kernel(function, TARGET)
     assert kernel is not None
-    library = tvm.build(
-        tvm.IRModule({"kernel": kernel.with_attr("global_symbol", "kernel")}), target=TARGET
-    )
+    named = tvm.IRModule({"kernel": kernel.with_attr("global_symbol", "kernel")})
+    with tvm.transform.PassContext(opt_level=3, config={KEEP_BUFFERS: True}):
+        library = tvm.build(named, target=TARGET)
     type_ = function.ret_type
     result = tvm.nd.array(np.full([int(extent) for extent in type_.shape], 7, type_.dtype))
     library["kernel"](*map(tvm.nd.array, arrays), result)

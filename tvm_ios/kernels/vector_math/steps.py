@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import tvm
 from tvm import tir
 
 __all__ = [
@@ -41,9 +40,8 @@ class Steps:
     def let(self, name: str, value: tir.PrimExpr) -> tir.PrimExpr:
         """Expression that reads a value computed once."""
         place = self._place(name, value.dtype)
-        at = _all_of(value.dtype)
-        self._around.append(lambda rest: tir.SeqStmt([tir.BufferStore(place, value, [at]), rest]))
-        return tir.BufferLoad(place, [at])
+        self._around.append(lambda rest: tir.SeqStmt([tir.BufferStore(place, value, [0]), rest]))
+        return tir.BufferLoad(place, [0])
 
     def add(self, others: Steps) -> None:
         """Do other steps next."""
@@ -58,10 +56,9 @@ class Steps:
     ) -> tir.PrimExpr:
         """Expression that reads one of two values, for which only its own steps are done."""
         place = self._place("branch", ways[0][0].dtype)
-        at = _all_of(ways[0][0].dtype)
-        stores = [steps.before(tir.BufferStore(place, value, [at])) for value, steps in ways]
+        stores = [steps.before(tir.BufferStore(place, value, [0])) for value, steps in ways]
         self._around.append(lambda rest: tir.SeqStmt([tir.IfThenElse(condition, *stores), rest]))
-        return tir.BufferLoad(place, [at])
+        return tir.BufferLoad(place, [0])
 
     def before(self, statement: tir.Stmt) -> tir.Stmt:
         """Statement that does all steps, then the given one."""
@@ -73,20 +70,11 @@ class Steps:
         return bool(self._around)
 
     def _place(self, name: str, type_: str) -> tir.Buffer:
-        # Only small buffers of the scope "global" lie on the stack. TVM lowers kernels once more
-        # when it builds them, and fails where one of vectors takes the place of one of numbers.
-        number, shape = type_.partition("x")[0], [int(tvm.DataType(type_).lanes)]
-        place = tir.decl_buffer(shape, number, name, scope="global")
+        # Only small buffers of the scope "global" lie on the stack.
+        place = tir.decl_buffer([1], type_, name, scope="global")
         always = tir.const(True, "bool")
-        self._around.append(lambda rest: tir.Allocate(place.data, number, shape, always, rest))
+        self._around.append(lambda rest: tir.Allocate(place.data, type_, [1], always, rest))
         return place
-
-
-def _all_of(type_: str) -> tir.PrimExpr:
-    """Index of all elements of a vector, or of the one number."""
-    lanes = int(tvm.DataType(type_).lanes)
-    zero = tir.const(0, "int32")
-    return zero if lanes == 1 else tir.Ramp(zero, tir.const(1, "int32"), lanes)
 
 
 def horner(x: tir.PrimExpr, coefficients: Sequence[float]) -> tir.PrimExpr:

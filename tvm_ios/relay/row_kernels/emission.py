@@ -302,7 +302,7 @@ class Emitter:
 
     def buffer(self, length: int, value: Value) -> tir.Buffer:
         """New buffer for so many results of a value."""
-        name, more = f"kept{len(self.buffers)}", int(length > 1)
-        buffer = tir.decl_buffer((length + more,), value.expression.dtype, name, scope="global")
+        name = f"kept{len(self.buffers)}"
+        buffer = tir.decl_buffer((length,), value.expression.dtype, name, scope="global")
         self.buffers.append(buffer)
         return buffer

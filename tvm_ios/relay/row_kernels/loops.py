@@ -32,16 +32,8 @@ def sequence(statements: Sequence[tir.Stmt]) -> tir.Stmt:
 
 
 def allocated(buffers: Sequence[tir.Buffer], statement: tir.Stmt) -> tir.Stmt:
-    """Statement with buffers, of which those of several elements have one to spare."""
-    # TVM takes what is only read in vectors for a buffer of vectors. It lowers kernels once more
-    # when it builds them, and fails where such a buffer follows another one in its place.
-    ends = [
-        tir.BufferStore(buffer, tir.const(0, buffer.dtype), [buffer.shape[0] - 1])
-        for buffer in buffers
-        if int(buffer.shape[0]) > 1
-    ]
+    """Statement with buffers."""
     always = tir.const(True, "bool")
-    statement = sequence([*ends, statement])
     for buffer in buffers:
         statement = tir.Allocate(buffer.data, buffer.dtype, buffer.shape, always, statement)
     return statement
