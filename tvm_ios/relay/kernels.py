@@ -55,6 +55,8 @@ def lower_kernels(
     """
     earlier = known or {}
     vectors = target.kind.name == "llvm" and bits_may_change()
+    # Instruments keep out the context without which TVM fails to build some of our kernels.
+    watched = bool(len(PassContext.current().instruments))
     seen: set[str] = set()
     with empty_compiler() as compiler:
         for call in calls:
@@ -69,7 +71,7 @@ def lower_kernels(
                 yield digest, earlier[digest]
                 continue
             with _preparing() if vectors else nullcontext():
-                found = own_kernel(function, target) if vectors else None
+                found = own_kernel(function, target) if vectors and not watched else None
                 if found is None or PassContext.current().config.get(ANSOR_SWITCH):
                     with AnsorListener() as ansor:
                         by_tvm = _kernel_of_tvm(compiler, function, target)
