@@ -311,16 +311,16 @@ def exact(make: Make) -> np.ndarray:
 
 
 @cache
-def built(make: Make) -> BuiltModel:
+def built(make: Make, sink: bool = False) -> BuiltModel:
     """The operator's kernels in float32; oneDNN may compute it."""
     module = typed(make, "float32")
     params = {n: v.astype("float32") for n, v in random_values(module).items() if not is_fed(n)}
-    return replace(build_model(module, params, TARGET, sink=False), libraries=(OnednnLibrary(),))
+    return replace(build_model(module, params, TARGET, sink=sink), libraries=(OnednnLibrary(),))
 
 
-def computed(make: Make, lanes: int) -> Computed:
-    """What an operator gives, by oneDNN where it can."""
-    model = built(make)
+def computed(make: Make, lanes: int, *, sink: bool = False) -> Computed:
+    """What an operator gives, by oneDNN where it can; ``sink`` allows other bits than TVM's."""
+    model = built(make, sink)
     plan = lower_schedule(model, sequential_schedule(model.graph), lanes=lanes)
     fed = {n: v for n, v in random_values(typed(make, "float32")).items() if is_fed(n)}
     with plan.executor() as module:
