@@ -9,7 +9,7 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios.relay.dataflow import all_calls, is_call_of
-from tvm_ios.relay.transforms.channel_variances import without_channel_variances
+from tvm_ios.relay.transforms.norms.channel_variances import without_channel_variances
 from tvm_ios.support.exact_bits import exact_bits
 
 TARGET = "llvm -mcpu=skylake-avx512"

@@ -13,7 +13,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild, with_body
-from tvm_ios.relay.transforms.sums import reduced_axes
+from tvm_ios.relay.transforms.norms.sums import reduced_axes
 
 __all__ = ["without_channel_variances"]
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_executor
-from tvm_ios.relay.transforms.sums import as_einsum, reduced_axes
+from tvm_ios.relay.transforms.norms.sums import as_einsum, reduced_axes
 
 SHAPE = (2, 3, 4)
 

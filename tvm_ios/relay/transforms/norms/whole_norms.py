@@ -26,7 +26,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.row_kernels import row_kernel
-from tvm_ios.relay.transforms.sums import SUMS, as_einsum
+from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["keep_norms_whole"]
