@@ -162,3 +162,19 @@ def test_exact_bits_keep_the_schedule_of_stock_tvm() -> None:
     with exact_bits(True):
         exact = lower(activation)
     assert exact.code != lower(activation).code
+
+
+IN_INT64 = """#[version = "0.0.5"]
+def @main(%x: Tensor[(196, 16), float32]) {
+  %0 = reshape(%x, newshape=[1, 14, 14, 16]);
+  %1 = strided_slice(%0, begin=[0i64], end=[999i64], strides=[2i64], axes=[1i64]);
+  %2 = strided_slice(%1, begin=[0i64], end=[999i64], strides=[2i64], axes=[2i64]);
+  reshape(%2, newshape=[49, 16])
+}"""
+
+
+def test_slices_that_count_in_int64_are_right() -> None:
+    data = random(196, 16)
+    module = relay.transform.InferType()(relay.parse(IN_INT64))
+    expected = data.reshape(14, 14, 16)[::2, ::2].reshape(49, 16)
+    np.testing.assert_array_equal(run(lower(module["main"].body), [data]), expected)

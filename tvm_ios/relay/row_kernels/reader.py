@@ -15,6 +15,7 @@ import tvm
 from tvm import relay, te, tir
 
 from tvm_ios.relay.row_kernels.tensors import (
+    at_indices,
     loads_of,
     reduction_of,
     shape_of,
@@ -135,7 +136,7 @@ class _Reader:
             return
         self._points[tensor.op] = [self.affine(index) for index in indices]
         if isinstance(tensor.op, te.ComputeOp) and reduction_of(tensor) is None:
-            at = dict(zip((axis.var for axis in tensor.op.axis), indices, strict=True))
+            at = at_indices(tensor.op, indices)
             for load in loads_of(tir.stmt_functor.substitute(tensor.op.body[0], at)):
                 self._place_what_is_read(load.producer, load.indices)
 
@@ -224,7 +225,7 @@ class _Reader:
             return Value(expression=load, reads=(), on_row=not self._moves(place))
         if not isinstance(tensor.op, te.ComputeOp) or len(tensor.op.body) != 1:
             raise UnsuitableError
-        at = dict(zip((axis.var for axis in tensor.op.axis), indices, strict=True))
+        at = at_indices(tensor.op, indices)
         reduce = reduction_of(tensor)
         body = tensor.op.body[0] if reduce is None else reduce.source[0]
         if reduce is not None and self._moves(place):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tvm
 from tvm import relay, te, tir
@@ -10,7 +10,7 @@ from tvm import relay, te, tir
 from tvm_ios.relay.dataflow import graph_order
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
-__all__ = ["loads_of", "reduction_of", "shape_of", "stages_of", "tensors_of"]
+__all__ = ["at_indices", "loads_of", "reduction_of", "shape_of", "stages_of", "tensors_of"]
 
 
 def tensors_of(
@@ -96,3 +96,14 @@ def reduction_of(tensor: te.Tensor) -> tir.Reduce | None:
     if len(body.source) != 1 or not all(tvm.ir.structural_equal(*both) for both in begins):
         raise UnsuitableError
     return body
+
+
+def at_indices(
+    operation: te.ComputeOp, indices: Sequence[tir.PrimExpr]
+) -> dict[tir.Var, tir.PrimExpr]:
+    """Indices of one element of a computed tensor, by its axes."""
+    # Slices that ONNX writes count in int64, whatever the axes count in.
+    return {
+        axis.var: index.astype(axis.var.dtype)
+        for axis, index in zip(operation.axis, indices, strict=True)
+    }

@@ -14,6 +14,8 @@ import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import post_order_visit, substitute
 
+from tvm_ios.relay.row_kernels.tensors import at_indices
+
 __all__ = [
     "TILE",
     "Read",
@@ -55,8 +57,8 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
                 continue
             seen.add((made, str(indices)))
             if _is_inlined(made) and load.producer not in kept:
-                moved = dict(zip((axis.var for axis in made.axis), indices, strict=True))
-                waiting.append(substitute(made.body[load.producer.value_index], moved))
+                body = made.body[load.producer.value_index]
+                waiting.append(substitute(body, at_indices(made, indices)))
                 continue
             shape = extents_of(load.producer.shape)
             if shape is None:
