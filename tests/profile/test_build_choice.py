@@ -22,7 +22,7 @@ from tvm_ios.profile.build_choice import build_for_schedule, choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.transforms.channel_padding import pad_channels
-from tvm_ios.relay.transforms.row_padding import pad_rows
+from tvm_ios.relay.transforms.products.row_padding import pad_rows
 from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget

@@ -24,7 +24,7 @@ from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.image_by_image import has_several_images, run_image_by_image
-from tvm_ios.relay.transforms.row_padding import may_pad_rows, pad_rows
+from tvm_ios.relay.transforms.products.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary

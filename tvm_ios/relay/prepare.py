@@ -22,11 +22,11 @@ from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.conversion import convert
-from tvm_ios.relay.transforms.dense_products import multiply_by_dense
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
-from tvm_ios.relay.transforms.late_reshapes import reshape_after_steps
 from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
-from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.products.dense_products import multiply_by_dense
+from tvm_ios.relay.transforms.products.late_reshapes import reshape_after_steps
+from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change

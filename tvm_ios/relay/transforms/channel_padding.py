@@ -38,7 +38,7 @@ from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
 from tvm_ios.relay.transforms.fold import fold_moved_constants
-from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
 __all__ = ["may_pad", "pad_channels"]
 

@@ -21,11 +21,11 @@ from tvm.ir.transform import PassContext
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
-from tvm_ios.relay.mish import with_short_mish
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.lone_concatenations import keep_concatenations_alone
+from tvm_ios.relay.transforms.mish import with_short_mish
 from tvm_ios.relay.transforms.norms.channel_variances import without_channel_variances
 from tvm_ios.relay.transforms.norms.whole_norms import keep_norms_whole
 from tvm_ios.relay.transforms.own_numbers import own_numbers

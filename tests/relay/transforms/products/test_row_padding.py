@@ -10,7 +10,7 @@ from tvm import relay
 from tests.relay.transforms.test_channel_padding import calls
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import check_module
-from tvm_ios.relay.transforms.row_padding import may_pad_rows, pad_rows
+from tvm_ios.relay.transforms.products.row_padding import may_pad_rows, pad_rows
 
 
 def layer(rows, inputs=20, units=32, dtype="float32"):

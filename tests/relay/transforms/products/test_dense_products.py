@@ -9,7 +9,7 @@ from tvm import relay
 
 from tvm_ios.relay.dataflow import kernel_calls
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.relay.transforms.dense_products import multiply_by_dense
+from tvm_ios.relay.transforms.products.dense_products import multiply_by_dense
 from tvm_ios.support.exact_bits import exact_bits
 
 

@@ -9,7 +9,7 @@ from tvm import relay
 
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.relay.transforms.late_reshapes import reshape_after_steps
+from tvm_ios.relay.transforms.products.late_reshapes import reshape_after_steps
 from tvm_ios.support.exact_bits import exact_bits
 
 BATCH, ROWS, DEPTH, COLUMNS = 2, 5, 7, 6

@@ -10,8 +10,8 @@ import tvm
 from tvm import relay
 
 from tests.relay.conftest import TARGET, Nets
-from tvm_ios.relay.mish import with_short_mish
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.transforms.mish import with_short_mish
 from tvm_ios.support.exact_bits import exact_bits
 
 Written = Callable[[relay.Expr], relay.Expr]

@@ -9,7 +9,7 @@ from tvm import relay
 
 from tvm_ios.relay.dataflow import graph_order, is_call_of
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
 BATCH, ROWS, DEPTH, COLUMNS = 5, 3, 8, 6
 

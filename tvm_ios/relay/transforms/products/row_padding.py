@@ -17,7 +17,7 @@ from tvm import relay
 from tvm_ios.relay.dataflow import copy_call, is_call_of, kernel_calls, rebuild, with_body
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model
-from tvm_ios.relay.transforms.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
 __all__ = ["may_pad_rows", "pad_rows"]
 

@@ -1,0 +1,1 @@
+"""Changes of products of matrices: their kind, their rows, and the steps behind them."""
