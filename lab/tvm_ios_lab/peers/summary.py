@@ -34,11 +34,20 @@ class Standing:
     floor_ms: float
 
 
-def standing_of(record: BenchmarkRecord) -> Standing | None:
-    """Standing of a record; None where none of ours or no peer took part."""
+def standing_of(record: BenchmarkRecord, kernels: str = "") -> Standing | None:
+    """Standing of a record; None where none of ours or no peer took part.
+
+    Parameters
+    ----------
+    record
+        Record of one interleaved run.
+    kernels
+        The set of kernels whose builds count as ours; all of them where omitted.
+    """
     facts, comparison = record.facts, record.comparison
-    ours = [name for name in comparison.names if f"{SCHEDULE} {name}" in facts]
-    peers = [name for name in comparison.names if name not in ours]
+    every = [name for name in comparison.names if f"{SCHEDULE} {name}" in facts]
+    peers = [name for name in comparison.names if name not in every]
+    ours = [name for name in every if kernels in ("", facts[f"{KERNELS} {name}"])]
     if not ours or not peers:
         return None
     best, best_peer = (min(names, key=comparison.median_ns) for names in (ours, peers))

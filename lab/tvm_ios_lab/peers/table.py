@@ -22,7 +22,16 @@ from tvm_ios_lab.peers.peer import Peer
 from tvm_ios_lab.peers.record import FLOOR_MS
 from tvm_ios_lab.peers.summary import Standing, standing_of, summary_json
 
-__all__ = ["MARKERS", "SUMMARY", "main", "peer_table", "read_records", "short_table", "write_all"]
+__all__ = [
+    "MARKERS",
+    "SUMMARY",
+    "main",
+    "peer_cell",
+    "peer_table",
+    "read_records",
+    "short_table",
+    "write_all",
+]
 
 MARKERS = ("<!-- peers: begin -->", "<!-- peers: end -->")
 """Lines of a Markdown file between which a table is written."""
@@ -45,7 +54,7 @@ def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
             record.network,
             str(record.batch_size),
             f"{float(record.facts[FLOOR_MS]):.3f}",
-            *(_peer_cell(record, peer) for peer in peers),
+            *(peer_cell(record, peer) for peer in peers),
             *_our_cells(standing_of(record)),
         )
         for record in _fast_ones_first(records)
@@ -117,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _peer_cell(record: BenchmarkRecord, peer: Peer) -> str:
+def peer_cell(record: BenchmarkRecord, peer: Peer) -> str:
+    """Latency in ms of a peer with its better number of threads, and that number."""
     comparison = record.comparison
     found = [
         (comparison.median_ns(name), name.removeprefix(f"{peer.value}, ").split()[0])

@@ -1,0 +1,166 @@
+"""Catalogue of the unseen networks, and the rule that keeps half of them back; needs no torch.
+
+The rule was fixed before any of the networks was built. Kernels are profiled and changed on
+networks of the first half only. The other half is raced, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+
+__all__ = ["UNSEEN", "Exporter", "Half", "Library", "Unseen", "half_of"]
+
+
+class Half(StrEnum):
+    """Half of the catalogue."""
+
+    SEEN = "seen while working"
+    KEPT_BACK = "kept back"
+
+
+class Library(StrEnum):
+    """Library that a network is made with."""
+
+    TIMM = "timm"
+    TORCHVISION = "torchvision"
+    PAGE = "a page of torch"
+    """Module in :mod:`tvm_ios_lab.peers.unseen.pages`."""
+
+
+class Exporter(StrEnum):
+    """Exporter of ``torch.onnx.export`` that writes a network."""
+
+    TORCHSCRIPT = "torchscript"
+    """``dynamo=False``: the one that old files come from."""
+    DYNAMO = "dynamo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """Network of the catalogue; it has one input and one output, at batch 1."""
+
+    name: str
+    """Name that its library gives it."""
+    library: Library
+    exporter: Exporter
+    shape: tuple[int, ...] = (1, 3, 224, 224)
+    """Shape of the input."""
+    rows: int = 0
+    """Number of rows of a table that the input, int64, names; 0 where it is float32."""
+
+    @property
+    def half(self) -> Half:
+        """Half that it belongs to."""
+        return half_of(self.name)
+
+
+def half_of(name: str) -> Half:
+    """Half of a network: kept back where the SHA-256 of its name is an odd number.
+
+    Examples
+    --------
+    >>> half_of("mobilevit_xs").value, half_of("mixnet_s").value
+    ('seen while working', 'kept back')
+    """
+    odd = sha256(name.encode()).digest()[-1] % 2
+    return Half.KEPT_BACK if odd else Half.SEEN
+
+
+def _timm(exporter: Exporter, *names: str) -> tuple[Unseen, ...]:
+    return tuple(Unseen(name=name, library=Library.TIMM, exporter=exporter) for name in names)
+
+
+UNSEEN = (
+    *_timm(
+        Exporter.TORCHSCRIPT,
+        "mixnet_s",
+        "convnext_atto",
+        "vit_tiny_patch16_224",
+        "dpn48b",
+        "regnetx_008",
+        "mobilenetv4_conv_small",
+        "lcnet_100",
+        "selecsls42b",
+        "ghostnet_100",
+        "levit_128s",
+        "mixer_s32_224",
+    ),
+    *_timm(
+        Exporter.DYNAMO,
+        "fastvit_t8",
+        "res2net50_26w_4s",
+        "skresnet18",
+        "efficientnet_b0",
+        "hrnet_w18_small",
+        "ese_vovnet19b_dw",
+        "dla34",
+        "swin_tiny_patch4_window7_224",
+        "convnext_atto_rms",
+        "edgenext_xx_small",
+    ),
+    Unseen(
+        name="mobilevit_xs",
+        library=Library.TIMM,
+        exporter=Exporter.TORCHSCRIPT,
+        shape=(1, 3, 256, 256),
+    ),
+    Unseen(
+        name="inception_v4",
+        library=Library.TIMM,
+        exporter=Exporter.TORCHSCRIPT,
+        shape=(1, 3, 299, 299),
+    ),
+    Unseen(name="shufflenet_v2_x1_0", library=Library.TORCHVISION, exporter=Exporter.TORCHSCRIPT),
+    Unseen(name="mnasnet1_0", library=Library.TORCHVISION, exporter=Exporter.DYNAMO),
+    Unseen(
+        name="lraspp_mobilenet_v3_large",
+        library=Library.TORCHVISION,
+        exporter=Exporter.TORCHSCRIPT,
+    ),
+    Unseen(
+        name="bert_4_layers",
+        library=Library.PAGE,
+        exporter=Exporter.TORCHSCRIPT,
+        shape=(1, 128),
+        rows=10_000,
+    ),
+    Unseen(
+        name="llama_2_layers", library=Library.PAGE, exporter=Exporter.DYNAMO, shape=(1, 64, 512)
+    ),
+    Unseen(
+        name="t5_encoder",
+        library=Library.PAGE,
+        exporter=Exporter.DYNAMO,
+        shape=(1, 64),
+        rows=10_000,
+    ),
+    Unseen(
+        name="dlrm",
+        library=Library.PAGE,
+        exporter=Exporter.TORCHSCRIPT,
+        shape=(1, 26),
+        rows=10_000,
+    ),
+    Unseen(
+        name="wide_and_deep",
+        library=Library.PAGE,
+        exporter=Exporter.DYNAMO,
+        shape=(1, 26),
+        rows=10_000,
+    ),
+    Unseen(
+        name="mixture_of_experts",
+        library=Library.PAGE,
+        exporter=Exporter.TORCHSCRIPT,
+        shape=(1, 256),
+    ),
+    Unseen(
+        name="ensemble_of_cnns",
+        library=Library.PAGE,
+        exporter=Exporter.DYNAMO,
+        shape=(1, 3, 64, 64),
+    ),
+)
+"""Networks of the catalogue."""
