@@ -41,7 +41,7 @@ def _rotated(x: Tensor) -> Tensor:
     """Heads whose features are rotated by the place of their token."""
     half = x.shape[-1] // 2
     angles = torch.arange(x.shape[-2])[:, None] / 10_000 ** (torch.arange(half) / half)
-    first, second = x.chunk(2, dim=-1)
+    first, second = x[..., :half], x[..., half:]
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
