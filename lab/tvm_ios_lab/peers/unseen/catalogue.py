@@ -98,7 +98,6 @@ UNSEEN = (
         "dla34",
         "swin_tiny_patch4_window7_224",
         "convnext_atto_rms",
-        "edgenext_xx_small",
     ),
     Unseen(
         name="mobilevit_xs",
