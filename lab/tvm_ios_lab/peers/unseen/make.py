@@ -36,6 +36,7 @@ EXPORTED = Path("out/unseen")
 _OPSET = {Exporter.TORCHSCRIPT: 17, Exporter.DYNAMO: 18}
 _CALIBRATION = (4, 2)
 """Batch size and number of the batches that statistics of batch norms are taken from."""
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _LEAST_SHARE = 0.01
 """Share of the output that another input has to change: ten times what is tolerated."""
 
@@ -143,22 +144,29 @@ def _declare_missing_operators() -> None:
 def _randomise(module: nn.Module) -> None:
     """Give parameters that start as constants, such as scales of residuals, random numbers.
 
-    Biases are positive, for rectifiers then let most of the signal through. A deep network with
-    half of them closed makes a thousand times as much of every rounding error.
+    Where there are batch norms, biases are positive, for rectifiers then let most of the signal
+    through. A deep network with half of them closed makes a thousand times as much of every
+    rounding error.
     """
+    positive = any(isinstance(each, _BATCH_NORMS) for each in module.modules())
     with torch.no_grad():
         for parameter in module.parameters():
             first = parameter.flatten()[0].item()
-            if bool((parameter == first).all()):
-                low = 0.0 if first == 0 else 0.5  # biases start at zero, scales do not
-                parameter.uniform_(low, low + 1.0)
+            if not bool((parameter == first).all()):
+                continue
+            if first != 0:
+                parameter.uniform_(0.5, 1.5)
+            elif positive:
+                parameter.uniform_(0, 1)
+            else:
+                parameter.normal_(0, 0.1)
 
 
 def _settle_norms(module: nn.Module, unseen: Unseen) -> None:
     """Take the statistics of batch norms from random batches, so that activations stay finite."""
     module.eval()
     for each in module.modules():
-        if isinstance(each, nn.BatchNorm1d | nn.BatchNorm2d):
+        if isinstance(each, _BATCH_NORMS):
             each.momentum = None  # the mean of all batches
             each.train()
     size, count = _CALIBRATION
