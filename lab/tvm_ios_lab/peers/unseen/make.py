@@ -93,7 +93,7 @@ class _OneOutput(nn.Module):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make networks; 0 when all are done. One that fails does not stop the others."""
+    """Program that makes networks; 0 when all are done. One that fails does not stop the others."""
     parser = argparse.ArgumentParser(
         prog="python -m tvm_ios_lab.peers.unseen.make",
         description="Make networks that nobody has tuned for, for ours and measure.",
