@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relay, tir
 
-from tests.relay.schedules.kernel import lower
+from tests.relay.schedules.kernel import lower, run
 
 
 def shuffles_of(function: tir.PrimFunc) -> int:
@@ -31,3 +32,26 @@ def test_the_same_tile_is_named_alike_each_time() -> None:
     first, second = lower(value), lower(value)
     assert first.code == second.code
     tvm.ir.assert_structural_equal(first.function.body, second.function.body, True)
+
+
+def test_two_tensors_of_one_shape_are_two() -> None:
+    one, two = (np.random.default_rng(n).normal(size=(16, 24)).astype("float32") for n in (1, 2))
+    x, y = (relay.transpose(relay.var(name, shape=(16, 24))) for name in "xy")
+    np.testing.assert_array_equal(run(lower(x - y), [one, two]), (one - two).T)
+
+
+def test_pieces_that_become_columns_are_read_only_where_they_are() -> None:
+    """Kernels of selective networks: two blocked branches, side by side along an axis of theirs."""
+    data = [
+        np.random.default_rng(n).normal(size=(1, 2, 6, 6, 16)).astype("float32") for n in (1, 2)
+    ]
+    plain = [
+        relay.expand_dims(
+            relay.layout_transform(relay.var(f"x{n}", shape=each.shape), "NCHW16c", "NCHW"), 1
+        )
+        for n, each in enumerate(data)
+    ]
+    kernel = lower(relay.concatenate(plain, 1))
+    assert not shuffles_of(kernel.function)
+    unblocked = [each.transpose(0, 1, 4, 2, 3).reshape(1, 1, 32, 6, 6) for each in data]
+    np.testing.assert_array_equal(run(kernel, data), np.concatenate(unblocked, 1))

@@ -114,7 +114,8 @@ def _is_transposed(
     axes: Sequence[tir.IterVar], reads: Sequence[Read], first: int, second: int, split: bool
 ) -> bool:
     loops = _Loops.over(axes, [slice(first, second), slice(second, None)], split=split)
-    if loops is None:
+    # A tile reads before it asks, and what a condition guards may lie outside of its tensor.
+    if loops is None or any(read.is_condition and not loops.always(read) for read in reads):
         return False
     steps = [loops.steps(read) for read in reads]
     return all(each is not None and (each[0] == 1 or each[1] in (0, 1)) for each in steps) and any(
@@ -197,8 +198,7 @@ class _Loops:
 
     def steps(self, read: Read) -> tuple[int, ...] | None:
         """Elements that a read goes on by in each loop; None where that is not constant."""
-        # Sums of divisions and remainders become one variable in the second round, or the third.
-        plain = self.analyzer.simplify(substitute(read.expression, self.moved), 3)
+        plain = self._plain(read)
         if not any(_mentions(plain, loop) for loop in self.variables):
             return (0,) * len(self.variables)
         if read.is_condition:
@@ -206,6 +206,14 @@ class _Loops:
         line = list(tvm.arith.detect_linear_equation(plain, list(self.variables)))
         steps = [step for step in map(constant, line[:-1]) if step is not None]
         return tuple(steps) if len(steps) == len(self.variables) else None
+
+    def always(self, condition: Read) -> bool:
+        """True if a condition holds everywhere."""
+        return constant(self._plain(condition)) == 1
+
+    def _plain(self, read: Read) -> tir.PrimExpr:
+        # Sums of divisions and remainders become one variable in the second round, or the third.
+        return self.analyzer.simplify(substitute(read.expression, self.moved), 3)
 
 
 def _mentions(expression: tir.PrimExpr, variable: tir.Var) -> bool:

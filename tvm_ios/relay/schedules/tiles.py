@@ -153,7 +153,8 @@ def _shuffled(pair: list[tir.PrimExpr], places: list[int]) -> tir.PrimExpr:
 
 
 def _is_same(one: tir.BufferLoad, other: tir.BufferLoad) -> bool:
-    return bool(tvm.ir.structural_equal(one, other))
+    # Structural equality of loads takes any buffer for any other of its shape.
+    return one.buffer.same_as(other.buffer) and tvm.ir.structural_equal(one.indices, other.indices)
 
 
 def _twice(row: tir.Var, rows: int, lane: tir.Var, lanes: int, body: tir.Stmt) -> tir.Stmt:
