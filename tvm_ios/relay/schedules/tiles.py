@@ -154,7 +154,8 @@ def _shuffled(pair: list[tir.PrimExpr], places: list[int]) -> tir.PrimExpr:
 
 def _is_same(one: tir.BufferLoad, other: tir.BufferLoad) -> bool:
     # Structural equality of loads takes any buffer for any other of its shape.
-    return one.buffer.same_as(other.buffer) and tvm.ir.structural_equal(one.indices, other.indices)
+    same_place = bool(tvm.ir.structural_equal(one.indices, other.indices))
+    return bool(one.buffer.same_as(other.buffer)) and same_place
 
 
 def _twice(row: tir.Var, rows: int, lane: tir.Var, lanes: int, body: tir.Stmt) -> tir.Stmt:
