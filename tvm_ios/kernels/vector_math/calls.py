@@ -156,8 +156,11 @@ def _let(node: tir.Let, steps: Steps) -> tir.PrimExpr:
 
 
 def _branch(node: tir.Call, steps: Steps) -> tir.PrimExpr:
-    ways = [_expression(way) for way in node.args[1:]]
-    return steps.branch(node.args[0], ways) if any(of_way for _, of_way in ways) else node
+    condition, *ways = map(_expression, node.args)
+    if not any(of_part for _, of_part in (condition, *ways)):
+        return node
+    steps.add(condition[1])
+    return steps.branch(condition[0], ways)
 
 
 def _arithmetic(call: tir.Call, steps: Steps) -> tir.PrimExpr | None:

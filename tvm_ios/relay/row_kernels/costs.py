@@ -10,7 +10,7 @@ from tvm.ir import Op
 
 from tvm_ios.relay.row_kernels.values import Value
 
-__all__ = ["is_dear", "passes_of", "readers_of"]
+__all__ = ["is_dear", "is_vectorised", "passes_of", "readers_of"]
 
 DEAR = frozenset(
     f"tir.{name}"
@@ -55,11 +55,28 @@ def passes_of(values: Sequence[Value]) -> Counter[Value]:
 
 def is_dear(value: Value) -> bool:
     """True if a value calls a function that takes as long as many additions."""
-    found: list[str] = []
+    return any(call.op.name in DEAR for call in _calls(value))
+
+
+def is_vectorised(value: Value) -> bool:
+    """True if TVM computes a value in vectors; it fails on variables of others in such loops."""
+    return all(
+        bool(call.op.get_attr("TVectorizable")) or _is_arithmetic(call) for call in _calls(value)
+    )
+
+
+def _is_arithmetic(call: tir.Call) -> bool:
+    """True if a call becomes arithmetic before loops become vectors."""
+    return call.op.name in ("tir.erf", "tir.rsqrt") and call.dtype == "float32"
+
+
+def _calls(value: Value) -> list[tir.Call]:
+    """Calls of built-in functions in a value."""
+    found: list[tir.Call] = []
 
     def look(expression: object) -> None:
         if isinstance(expression, tir.Call) and isinstance(expression.op, Op):
-            found.append(str(expression.op.name))
+            found.append(expression)
 
     tir.stmt_functor.post_order_visit(tir.Evaluate(value.expression), look)
-    return not DEAR.isdisjoint(found)
+    return found

@@ -129,7 +129,7 @@ class Emitter:
                 result, point, lambda found: tir.BufferStore(self.result, found, [place])
             )
 
-        return self._over_rows(store) if result.on_row else self.sweep(store, 1)
+        return self.sweep(store, 1)
 
     def on_rows(self, value: Value) -> list[tir.Stmt]:
         """Statements that compute a value once for each row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay, tir
 
+from tvm_ios.kernels.vector_math import preparing_lowering
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.row_kernels.emission import Emitter
 from tvm_ios.relay.row_kernels.few_rows import SplitEmitter, parts_of_rows
@@ -40,7 +41,8 @@ def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimF
 
     The function may hold element-wise operators, reductions along the same axes of one tensor, and
     changes of shape between them. Sums are added up in another order than TVM's schedules do, so
-    results differ in their last bits. Uses the PassContext in force.
+    results differ in their last bits. Uses the PassContext in force. What it calls is left for
+    :func:`~tvm_ios.kernels.vector_math.with_arithmetic`.
     """
     try:
         with target:
@@ -56,6 +58,6 @@ def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimF
         emitter.statement(),
         buffer_map=dict(zip(parameters, handles.values(), strict=True)),
     ).with_attr("tir.noalias", True)
-    with target:
+    with target, preparing_lowering():
         lowered = tvm.lower(kernel, name="row_kernel")
     return lowered["row_kernel"]

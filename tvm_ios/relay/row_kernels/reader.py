@@ -14,6 +14,7 @@ from itertools import pairwise
 import tvm
 from tvm import relay, te, tir
 
+from tvm_ios.relay.row_kernels.costs import is_vectorised
 from tvm_ios.relay.row_kernels.tensors import (
     at_indices,
     loads_of,
@@ -213,6 +214,9 @@ class _Reader:
             if tvm.ir.structural_equal(other, place, map_free_vars=False):
                 return value
         value = self._read(tensor, indices, place)
+        # TVM computes bfloat16 in another type, which takes buffers but no variables.
+        if value.name.dtype == "bfloat16" or not is_vectorised(value):
+            raise UnsuitableError
         known.append((place, value))
         self.values.append(value)
         return value

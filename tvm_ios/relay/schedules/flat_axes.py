@@ -27,6 +27,7 @@ __all__ = [
     "transposed_suffix",
 ]
 
+BFLOAT16 = "bfloat16"
 IF_THEN_ELSE = tvm.ir.Op.get("tir.if_then_else")
 
 
@@ -43,8 +44,11 @@ class Read:
 def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Read] | None:
     """Distinct reads of an operation, with those of all injective ones that it is fused with.
 
-    ``kept`` are tensors in memory of their own. None where a shape is not known.
+    ``kept`` are tensors in memory of their own. None where a shape is not known, or where numbers
+    are of a type that TVM computes in another one, and cannot in the loops that follow from this.
     """
+    if operation.output(0).dtype == BFLOAT16:
+        return None
     found: list[Read] = []
     seen: set[tuple[te.Operation, str]] = set()
     waiting = [_source(body) for body in operation.body]
@@ -56,6 +60,8 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
             if (made, str(indices)) in seen:
                 continue
             seen.add((made, str(indices)))
+            if load.dtype == BFLOAT16:
+                return None
             if _is_inlined(made) and load.producer not in kept:
                 body = made.body[load.producer.value_index]
                 waiting.append(substitute(body, at_indices(made, indices)))

@@ -24,7 +24,9 @@ def with_short_mish(module: tvm.IRModule) -> tvm.IRModule:
     gates = {
         call: source
         for call in graph_order(body)
-        if is_call_of(call, "tanh") and (source := _source(call.args[0])) is not None
+        if is_call_of(call, "tanh")
+        and (source := _source(call.args[0])) is not None
+        and tvm.ir.structural_equal(source.checked_type, call.checked_type)
     }
     if not gates:
         return module
