@@ -164,6 +164,21 @@ def test_a_condition_keeps_libm():
     assert "tir.exp" not in calls_of(code.with_body(code.body.then_case))
 
 
+def test_a_condition_of_an_expression_is_arithmetic():
+    source = te.placeholder((40,), name="x")
+    chosen = te.compute(
+        (40,),
+        lambda i: tir.if_then_else(tir.erf(source[i]) > one(0.5), source[i], one(0)),
+        name="y",
+    )
+    with arithmetic_lowering():
+        built = tvm.build(te.create_schedule(chosen.op), [source, chosen], "llvm")
+    values = np.linspace(-3, 3, 40, dtype="float32")
+    result = tvm.nd.empty((40,))
+    built(tvm.nd.array(values), result)
+    np.testing.assert_array_equal(result.numpy(), np.where(values > 0.4769, values, 0))
+
+
 def test_the_contexts_keep_what_the_caller_set():
     own = tir.transform.prim_func_pass(lambda f, *_: f, opt_level=0, name="own")
     config = {"tir.disable_vectorize": True, LOWER_PASSES: [(0, own)]}

@@ -148,6 +148,26 @@ def test_products_have_no_row_kernel():
         assert own_kernel(typed(relay.einsum((x, y), equation)), target) is None
 
 
+def test_rows_of_one_number_each_are_written_whole():
+    x = relay.broadcast_to(variable((5, 1)), (5, 33))
+    function = typed(relay.nn.relu(x * relay.tanh(relay.mean(x, 1, keepdims=True))))
+    wide = np.ones((1, 33))
+    close(function, lambda x: np.maximum(x * np.tanh(x), 0) * wide)
+
+
+@pytest.mark.parametrize("function", [relay.isnan, relay.acos])
+def test_what_tvm_computes_lane_by_lane_has_no_row_kernel(function):
+    value = relay.cast(function(variable((4, 20))), "float32")
+    off = value - relay.mean(value, 1, keepdims=True)
+    assert row_kernel(typed(off * off), tvm.target.Target("llvm")) is None
+
+
+def test_bfloat16_has_no_row_kernel():
+    x = relay.var("x", shape=(4, 20), dtype="bfloat16")
+    for value in (x, relay.cast(x, "float32"), relay.cast(variable((4, 20)), "bfloat16")):
+        assert own_kernel(typed(relay.nn.softmax(value)), tvm.target.Target("llvm")) is None
+
+
 def test_results_smaller_than_what_is_read_stay_with_tvm():
     assert own_kernel(typed(relay.mean(variable((4, 8)), 1)), tvm.target.Target("llvm")) is None
 

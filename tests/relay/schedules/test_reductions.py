@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 
-from tests.relay.schedules.kernel import is_vectorised, lower, run
+from tests.relay.schedules.kernel import TARGET, is_vectorised, lower, run
+from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.support.exact_bits import exact_bits
 
 
@@ -120,6 +122,12 @@ def test_other_types_are_summed(dtype: str) -> None:
     data = np.arange(4 * 70).reshape(4, 70).astype(dtype) % 9
     result = run(lower(relay.sum(relay.var("x", shape=data.shape, dtype=dtype), 1)), [data])
     np.testing.assert_array_equal(result, data.sum(1))
+
+
+def test_bfloat16_is_summed_as_by_stock_tvm() -> None:
+    total = relay.sum(relay.var("x", shape=(4, 70), dtype="bfloat16"), 1)
+    with tvm_pipeline():
+        assert tvm.build(lower(total).module(), target=TARGET) is not None
 
 
 def test_places_of_maxima_and_truth_of_rows_are_right() -> None:

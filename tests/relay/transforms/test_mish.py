@@ -79,3 +79,11 @@ def test_other_types_stay() -> None:
     module = tvm.IRModule.from_expr(relay.Function([value], gate))
     typed = relay.transform.InferType()(module)
     assert with_short_mish(typed).same_as(typed)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_gates_of_another_shape_than_their_argument_stay(swapped: bool) -> None:
+    one = relay.const(np.ones((1, 1, 1), "float32"))
+    total = one + relay.exp(X) if swapped else relay.exp(X) + one
+    module = module_of(X * relay.tanh(relay.log(total)))
+    assert with_short_mish(module).same_as(module)

@@ -106,7 +106,7 @@ def _prepared(call: tir.Call) -> tir.PrimExpr | None:
 
 
 def _statement(statement: tir.Stmt) -> tir.Stmt:
-    """Statement with arithmetic in what it stores, binds or calls; conditions keep libm."""
+    """Statement with arithmetic in what it stores, binds or calls; its own conditions keep libm."""
     kinds = ["tir.BufferStore", "tir.LetStmt", "tir.Evaluate"]
     return tir.stmt_functor.ir_transform(statement, _changed, None, kinds)
 

@@ -1,4 +1,4 @@
-"""How often values of a row kernel are needed, and which are worth keeping."""
+"""Costs of values of a row kernel: how often each is needed, how dear it is, and if in vectors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def is_dear(value: Value) -> bool:
 
 
 def is_vectorised(value: Value) -> bool:
-    """True if TVM computes a value in vectors; it fails on variables of others in such loops."""
+    """True if TVM computes a value in vectors; in their loops it cannot bind another one."""
     return all(
         bool(call.op.get_attr("TVectorizable")) or _is_arithmetic(call) for call in _calls(value)
     )

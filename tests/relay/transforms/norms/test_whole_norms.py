@@ -98,6 +98,12 @@ def test_a_norm_between_blocked_convolutions_takes_in_layouts_and_transposes():
     assert norm[-2:] == ["transpose", "layout_transform"]
 
 
+def test_a_norm_of_a_gelu_is_one_kernel():
+    x = row()
+    (names,) = kernels(layer_norm(x * (relay.erf(x) + relay.const(1.0))))
+    assert names.count("einsum") == 2
+
+
 def test_one_channel_of_a_gate_is_no_norm():
     x = row(IMAGE)
     gate = conv(relay.mean(x, [2, 3], keepdims=True), 0)
