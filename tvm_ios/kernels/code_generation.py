@@ -17,11 +17,10 @@ from tvm.ir.transform import PassContext
 from tvm_ios.kernels.archive import pack_kernel
 from tvm_ios.kernels.cuda_source import mended_cuda_source, users_hook
 from tvm_ios.kernels.lowered import LoweredKernel
+from tvm_ios.kernels.lowering_context import LOWER_PASSES, nested_context
 
 __all__ = ["CodeGeneration", "compilers", "cuda_compiler", "generate", "generate_in_worker"]
 
-OWN_PASSES = "tir.add_lower_pass"
-"""Option of a PassContext that holds a user's own passes; no text says what they do."""
 KEEP_BUFFERS = "tir.disable_storage_rewrite"
 """Option of a PassContext that leaves buffers of a kernel where they are."""
 ENTRY_VERSION = 1
@@ -62,7 +61,7 @@ class CodeGeneration:
             disabled=tuple(sorted(str(name) for name in context.disabled_pass)),
             config=tuple(sorted((name, _text(value)) for name, value in config.items())),
             portable=not len(context.instruments)
-            and OWN_PASSES not in config
+            and LOWER_PASSES not in config
             and (target.kind.name != "cuda" or _cuda_is_untouched()),
         )
 
@@ -110,18 +109,11 @@ def _generate(module: tvm.IRModule, target: tvm.target.Target) -> bytes:
 
 def _lowered_already() -> AbstractContextManager[Any]:
     """Context for kernels whose buffers TVM has arranged when it lowered them."""
-    current = PassContext.current()
-    if len(current.instruments):
+    if len(PassContext.current().instruments):
         return nullcontext()
     # tvm.build lowers them once more, and fails where a buffer of vectors would follow one of
     # numbers in its place.
-    context: AbstractContextManager[Any] = PassContext(
-        opt_level=current.opt_level,
-        required_pass=list(current.required_pass),
-        disabled_pass=list(current.disabled_pass),
-        config={**dict(current.config.items()), KEEP_BUFFERS: True},
-    )
-    return context
+    return nested_context({KEEP_BUFFERS: True})
 
 
 def _with_host(target: tvm.target.Target) -> tvm.target.Target:

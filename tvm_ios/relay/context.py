@@ -21,6 +21,7 @@ from tvm import auto_scheduler, autotvm
 from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
+from tvm_ios.kernels.lowering_context import nested_context
 from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 from tvm_ios.support.error_text import lines_that_tell
@@ -99,12 +100,11 @@ def pass_context(
         with remarks_logged():
             yield
         return
-    nested = PassContext(
-        opt_level=current.opt_level if entered else opt_level,
-        required_pass=required,
+    nested = nested_context(
+        config or {},
+        disabled=extra,
         instruments=own,
-        disabled_pass=already + extra,
-        config=dict(current.config.items()) | dict(config or {}),
+        opt_level=None if entered else opt_level,
     )
     with nested, remarks_logged():
         yield

@@ -13,8 +13,8 @@ from tvm.ir.transform import PassContext
 
 from tests.kernels.vector_math.conftest import SIZE, arguments, computed
 from tvm_ios.host import host_target
+from tvm_ios.kernels.lowering_context import LOWER_PASSES
 from tvm_ios.kernels.vector_math import (
-    LOWER_PASSES,
     arithmetic_lowering,
     preparing_lowering,
     with_arithmetic,

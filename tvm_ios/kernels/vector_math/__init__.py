@@ -6,7 +6,6 @@ Comes between lowering and code generation. TVM would call libm for every elemen
 from __future__ import annotations
 
 from tvm_ios.kernels.vector_math.calls import (
-    LOWER_PASSES,
     MATHEMATICS_VERSION,
     arithmetic_lowering,
     preparing_lowering,
@@ -14,7 +13,6 @@ from tvm_ios.kernels.vector_math.calls import (
 )
 
 __all__ = [
-    "LOWER_PASSES",
     "MATHEMATICS_VERSION",
     "arithmetic_lowering",
     "preparing_lowering",

@@ -7,14 +7,14 @@ are statements, which TVM vectorises as buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tvm
 from tvm import tir
-from tvm.ir.transform import PassContext
 
+from tvm_ios.kernels.lowering_context import lowering_with
 from tvm_ios.kernels.vector_math.error_function import erf
 from tvm_ios.kernels.vector_math.exponentials import exp, sigmoid, tanh
 from tvm_ios.kernels.vector_math.logarithm import log
@@ -22,7 +22,6 @@ from tvm_ios.kernels.vector_math.powers import POWERS, rsqrt
 from tvm_ios.kernels.vector_math.steps import Steps
 
 __all__ = [
-    "LOWER_PASSES",
     "MATHEMATICS_VERSION",
     "arithmetic_lowering",
     "preparing_lowering",
@@ -31,8 +30,6 @@ __all__ = [
 
 MATHEMATICS_VERSION = 1
 """Version of the arithmetic: counted up when a bit of any result changes."""
-LOWER_PASSES = "tir.add_lower_pass"
-"""Option of a PassContext with passes for TVM's lowering, each with the phase it goes after."""
 IF_THEN_ELSE = tvm.ir.Op.get("tir.if_then_else")
 FUNCTIONS: dict[str, Callable[[Steps, tir.PrimExpr], tir.PrimExpr]] = {
     "tir.exp": exp,
@@ -60,26 +57,12 @@ def preparing_lowering() -> AbstractContextManager[None]:
 
     What TVM lowers in it is for :func:`with_arithmetic` only.
     """
-    return _lowering_with([_pass(1, _prepared_for_vectors)])
+    return lowering_with([_pass(1, _prepared_for_vectors)])
 
 
 def arithmetic_lowering() -> AbstractContextManager[None]:
     """Context in which TVM lowers and builds with arithmetic in place of calls of libm."""
-    return _lowering_with([_pass(1, _prepared_for_vectors), _pass(3, with_arithmetic)])
-
-
-@contextmanager
-def _lowering_with(passes: Sequence[tuple[int, Any]]) -> Iterator[None]:
-    """Context with more passes than the present one, and without its instruments."""
-    current = PassContext.current()
-    config = dict(current.config.items())
-    with PassContext(
-        opt_level=current.opt_level,
-        required_pass=current.required_pass,
-        disabled_pass=current.disabled_pass,
-        config=config | {LOWER_PASSES: [*config.get(LOWER_PASSES, ()), *passes]},
-    ):
-        yield
+    return lowering_with([_pass(1, _prepared_for_vectors), _pass(3, with_arithmetic)])
 
 
 def _pass(phase: int, change: Callable[[tir.PrimFunc], tir.PrimFunc]) -> tuple[int, Any]:

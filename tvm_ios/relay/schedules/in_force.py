@@ -12,7 +12,7 @@ import tvm
 from tvm import te, topi
 from tvm.ir.transform import PassContext
 
-from tvm_ios.relay.context import pass_context
+from tvm_ios.kernels.lowering_context import lowering_with
 from tvm_ios.relay.schedules.concatenations import concatenated, schedule_concatenation
 from tvm_ios.relay.schedules.element_wise import schedule_element_wise
 from tvm_ios.relay.schedules.reductions import schedule_reduction
@@ -21,7 +21,6 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["own_schedules"]
 
-LOWER_PASSES = "tir.add_lower_pass"
 FLAT = 1
 """Phase of TVM's lowering in which buffers are flat and loops not yet vectors."""
 OWN: dict[str, Callable[..., te.Schedule | te.Tensor | None]] = {
@@ -46,12 +45,10 @@ def own_schedules(target: tvm.target.Target) -> Iterator[None]:
         yield
         return
     theirs = {name: getattr(topi.x86, name) for name in OWN}
-    users = list(PassContext.current().config.get(LOWER_PASSES, ()))
-    passes = [tuple(each) for each in users] + [(FLAT, whole_vectors)]
     for name, stock in theirs.items():
         setattr(topi.x86, name, partial(_made, OWN[name], stock, get_ident()))
     try:
-        with pass_context(config={LOWER_PASSES: passes}):
+        with lowering_with([(FLAT, whole_vectors)]):
             yield
     finally:
         for name, stock in theirs.items():
