@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-__all__ = ["DATA_TYPES", "constant", "is_array"]
+__all__ = ["DATA_TYPES", "constant", "is_array", "is_scalar"]
 
 DATA_TYPES = frozenset(
     {"bool", "float16", "float32", "float64"}
@@ -23,3 +23,8 @@ def constant(array: np.ndarray) -> relay.Constant:
 def is_array(expression: relay.Expr) -> bool:
     """True if an expression is a constant whose values NumPy has; bfloat16 comes as integers."""
     return isinstance(expression, relay.Constant) and str(expression.data.dtype) in DATA_TYPES
+
+
+def is_scalar(expression: relay.Expr) -> bool:
+    """True if an expression is a constant of rank 0, which TVM writes into a kernel."""
+    return isinstance(expression, relay.Constant) and not expression.data.shape

@@ -18,7 +18,8 @@ from tvm.ir.transform import PassContext
 from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
-from tvm_ios.kernels.vector_math import LOWER_PASSES, preparing_lowering, with_arithmetic
+from tvm_ios.kernels.lowering_context import LOWER_PASSES
+from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic
 from tvm_ios.relay.context import ANSOR_SWITCH, remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
@@ -70,12 +71,11 @@ def lower_kernels(
             if digest in earlier:
                 yield digest, earlier[digest]
                 continue
-            with _preparing() if vectors else nullcontext():
-                found = own_kernel(function, target) if vectors and not watched else None
-                if found is None or PassContext.current().config.get(ANSOR_SWITCH):
-                    with AnsorListener() as ansor:
-                        by_tvm = _kernel_of_tvm(compiler, function, target)
-                    found = by_tvm if found is None or ansor.answered else found
+            found = own_kernel(function, target) if vectors and not watched else None
+            if found is None or PassContext.current().config.get(ANSOR_SWITCH):
+                with _preparing() if vectors else nullcontext(), AnsorListener() as ansor:
+                    by_tvm = _kernel_of_tvm(compiler, function, target)
+                found = by_tvm if found is None or ansor.answered else found
             if found is not None:
                 stem, code = found
                 yield (

@@ -11,9 +11,9 @@ from tvm_ios.relay.row_kernels.emission import Emitter
 from tvm_ios.relay.row_kernels.few_rows import SplitEmitter, parts_of_rows
 from tvm_ios.relay.row_kernels.merging import with_long_axes
 from tvm_ios.relay.row_kernels.reader import read_computation
-from tvm_ios.relay.row_kernels.values import UnsuitableError
+from tvm_ios.relay.row_kernels.values import Computation, UnsuitableError
 
-__all__ = ["own_kernel", "row_kernel"]
+__all__ = ["has_row_kernel", "own_kernel", "row_kernel"]
 
 NORMS = frozenset({"einsum", "nn.l2_normalize", "nn.log_softmax", "nn.softmax"})
 """Operators whose functions may be computed row by row; norms kept whole sum by ``einsum``."""
@@ -44,10 +44,8 @@ def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimF
     results differ in their last bits. Uses the PassContext in force. What it calls is left for
     :func:`~tvm_ios.kernels.vector_math.with_arithmetic`.
     """
-    try:
-        with target:
-            computation = with_long_axes(read_computation(function, target))
-    except UnsuitableError:
+    computation = _computation(function, target)
+    if computation is None:
         return None
     parts = parts_of_rows(computation)
     emitter = Emitter(computation) if parts == 1 else SplitEmitter(computation, parts)
@@ -61,3 +59,16 @@ def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimF
     with target, preparing_lowering():
         lowered = tvm.lower(kernel, name="row_kernel")
     return lowered["row_kernel"]
+
+
+def has_row_kernel(function: relay.Function, target: tvm.target.Target) -> bool:
+    """True if :func:`row_kernel` computes a function; takes no time to lower it."""
+    return _computation(function, target) is not None
+
+
+def _computation(function: relay.Function, target: tvm.target.Target) -> Computation | None:
+    try:
+        with target:
+            return with_long_axes(read_computation(function, target))
+    except UnsuitableError:
+        return None

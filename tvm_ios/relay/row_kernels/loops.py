@@ -9,20 +9,21 @@ from tvm import tir
 __all__ = ["allocated", "loop", "sequence", "vector"]
 
 
-def vector(width: int, make: Callable[[tir.PrimExpr], tir.Stmt]) -> tir.Stmt:
+def vector(width: int, make: Callable[[tir.PrimExpr], tir.Stmt], dtype: str = "int32") -> tir.Stmt:
     """Statement for each element of a vector."""
-    return loop(width, make, tir.ForKind.VECTORIZED)
+    return loop(width, make, tir.ForKind.VECTORIZED, dtype)
 
 
 def loop(
     count: int,
     make: Callable[[tir.PrimExpr], tir.Stmt],
     kind: tir.ForKind = tir.ForKind.SERIAL,
+    dtype: str = "int32",
 ) -> tir.Stmt:
-    """Statement for each index from 0; no loop where there is one."""
+    """Statement for each index from 0, of an integer type; no loop where there is one."""
     if count < 2:
-        return make(tir.const(0, "int32")) if count else tir.Evaluate(0)
-    index = tir.Var("i", "int32")
+        return make(tir.const(0, dtype)) if count else tir.Evaluate(0)
+    index = tir.Var("i", dtype)
     return tir.For(index, 0, count, kind, make(index))
 
 

@@ -17,7 +17,9 @@ from tvm import relay, te, tir
 from tvm_ios.relay.row_kernels.costs import is_vectorised
 from tvm_ios.relay.row_kernels.tensors import (
     at_indices,
+    flat_index,
     loads_of,
+    mentions,
     reduction_of,
     shape_of,
     stages_of,
@@ -57,7 +59,7 @@ def read_computation(function: relay.Function, target: tvm.target.Target) -> Com
         parameters=(*reader.parameters, result),
         values=tuple(reader.values),
         result=_as_row(result),
-        place=reader.affine(_flat_index(shape_of(output), indices)),
+        place=reader.affine(flat_index(shape_of(output), indices)),
     )
 
 
@@ -73,13 +75,6 @@ def _cuts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
         if not any(outer % inner for outer, inner in pairwise(finer)):
             cuts = finer
     return cuts
-
-
-def _flat_index(shape: Sequence[int], indices: Sequence[tir.PrimExpr]) -> tir.PrimExpr:
-    flat: tir.PrimExpr = tir.const(0, "int32")
-    for extent, index in zip(shape, indices, strict=True):
-        flat = flat * extent + index
-    return flat
 
 
 def _as_row(buffer: tir.Buffer) -> tir.Buffer:
@@ -121,7 +116,7 @@ class _Reader:
         """Indices of the result, the first stage; finds along which axes reductions go."""
         indices = [self._joined(span) for span in self._spans(shape_of(stages[0]))]
         self._place_what_is_read(stages[0], indices)
-        while any(self._place_by_what_it_reads(tensor) for tensor in stages):
+        while any(self._place_by_what_itmentions(tensor) for tensor in stages):
             pass
         reductions = [reduction_of(tensor) for tensor in stages]
         along = [self._reduced_by(reduce) for reduce in reductions if reduce is not None]
@@ -141,7 +136,7 @@ class _Reader:
             for load in loads_of(tir.stmt_functor.substitute(tensor.op.body[0], at)):
                 self._place_what_is_read(load.producer, load.indices)
 
-    def _place_by_what_it_reads(self, tensor: te.Tensor) -> bool:
+    def _place_by_what_itmentions(self, tensor: te.Tensor) -> bool:
         """True if a whole tensor that only reductions read was placed by a tensor that it reads."""
         if not self._is_whole(tensor) or tensor.op in self._points or tensor.op in self._rows:
             return False
@@ -170,7 +165,7 @@ class _Reader:
         if any(variable not in self._along for variable in extents):
             raise UnsuitableError
         return [
-            any(_reads(self._along[variable], axis) for variable in extents) for axis in self.axes
+            any(mentions(self._along[variable], axis) for variable in extents) for axis in self.axes
         ]
 
     def _is_whole(self, tensor: te.Tensor) -> bool:
@@ -188,7 +183,7 @@ class _Reader:
         return spans
 
     def _joined(self, span: Sequence[int]) -> tir.PrimExpr:
-        return _flat_index(
+        return flat_index(
             [self.extents[number] for number in span], [self.axes[number] for number in span]
         )
 
@@ -208,7 +203,7 @@ class _Reader:
 
     def value(self, tensor: te.Tensor, indices: Sequence[tir.PrimExpr]) -> Value:
         """Value of a tensor at a point, the same object for the same point."""
-        place = self.affine(_flat_index(shape_of(tensor), indices))
+        place = self.affine(flat_index(shape_of(tensor), indices))
         known = self._known.setdefault(tensor.op, [])
         for other, value in known:
             if tvm.ir.structural_equal(other, place, map_free_vars=False):
@@ -249,7 +244,7 @@ class _Reader:
     def _moves(self, expression: tir.PrimExpr) -> bool:
         """True if an expression is not the same all along the reduced axes."""
         return any(
-            along and _reads(expression, axis)
+            along and mentions(expression, axis)
             for axis, along in zip(self.axes, self.reduced, strict=True)
         )
 
@@ -263,8 +258,3 @@ class _Reader:
             tir.Evaluate(body), None, named, ["tir.ProducerLoad"]
         )
         return statement.value
-
-
-def _reads(expression: tir.PrimExpr, variable: tir.Var) -> bool:
-    free = tir.analysis.undefined_vars(tir.Evaluate(expression), [])
-    return any(variable.same_as(each) for each in free)

@@ -7,10 +7,20 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relay, te, tir
 
+from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import graph_order
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
-__all__ = ["at_indices", "loads_of", "reduction_of", "shape_of", "stages_of", "tensors_of"]
+__all__ = [
+    "at_indices",
+    "flat_index",
+    "loads_of",
+    "mentions",
+    "reduction_of",
+    "shape_of",
+    "stages_of",
+    "tensors_of",
+]
 
 
 def tensors_of(
@@ -23,7 +33,7 @@ def tensors_of(
         if isinstance(expression, relay.Var):
             type_ = expression.checked_type
             known[expression] = te.placeholder(type_.shape, type_.dtype, expression.name_hint)
-        elif isinstance(expression, relay.Constant) and expression.data.numpy().ndim == 0:
+        elif is_scalar(expression):
             known[expression] = _number(expression)
         elif isinstance(expression, relay.Call) and isinstance(expression.op, tvm.ir.Op):
             known[expression] = _computed(expression, known, target)
@@ -107,3 +117,17 @@ def at_indices(
         axis.var: index.astype(axis.var.dtype)
         for axis, index in zip(operation.axis, indices, strict=True)
     }
+
+
+def flat_index(shape: Sequence[int], indices: Sequence[tir.PrimExpr]) -> tir.PrimExpr:
+    """Number of an element of a tensor, counted from the first one in the order of memory."""
+    flat: tir.PrimExpr = tir.const(0, "int32")
+    for extent, index in zip(shape, indices, strict=True):
+        flat = flat * extent + index
+    return flat
+
+
+def mentions(expression: tir.PrimExpr, variable: tir.Var) -> bool:
+    """True if an expression depends on a variable."""
+    free = tir.analysis.undefined_vars(tir.Evaluate(expression), [])
+    return any(variable.same_as(each) for each in free)

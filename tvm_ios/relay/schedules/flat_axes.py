@@ -14,7 +14,7 @@ import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import post_order_visit, substitute
 
-from tvm_ios.relay.row_kernels.tensors import at_indices
+from tvm_ios.relay.row_kernels.tensors import at_indices, flat_index, loads_of, mentions
 
 __all__ = [
     "TILE",
@@ -53,9 +53,9 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
     seen: set[tuple[te.Operation, str]] = set()
     waiting = [_source(body) for body in operation.body]
     while waiting:
-        loads, conditions = _loads_and_conditions(waiting.pop())
-        found += [Read(condition, is_condition=True) for condition in conditions]
-        for load in loads:
+        body = waiting.pop()
+        found += [Read(each, is_condition=True) for each in _conditions_of(body)]
+        for load in loads_of(body):
             made, indices = load.producer.op, list(load.indices)
             if (made, str(indices)) in seen:
                 continue
@@ -63,13 +63,13 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
             if load.dtype == BFLOAT16:
                 return None
             if _is_inlined(made) and load.producer not in kept:
-                body = made.body[load.producer.value_index]
-                waiting.append(substitute(body, at_indices(made, indices)))
+                inner = made.body[load.producer.value_index]
+                waiting.append(substitute(inner, at_indices(made, indices)))
                 continue
             shape = extents_of(load.producer.shape)
             if shape is None:
                 return None
-            found.append(Read(_element(indices, shape), is_condition=False))
+            found.append(Read(flat_index(shape, indices), is_condition=False))
     return found
 
 
@@ -149,21 +149,12 @@ def _is_inlined(operation: te.Operation) -> bool:
     return isinstance(operation, te.ComputeOp) and not operation.reduce_axis
 
 
-def _loads_and_conditions(
-    body: tir.PrimExpr,
-) -> tuple[list[tir.ProducerLoad], list[tir.PrimExpr]]:
-    nodes: list[tir.PrimExpr] = []
+def _conditions_of(body: tir.PrimExpr) -> list[tir.PrimExpr]:
+    """Conditions under which parts of an expression are read."""
+    nodes: list[object] = []
     post_order_visit(body, nodes.append)
-    loads = [node for node in nodes if isinstance(node, tir.ProducerLoad)]
     calls = [node for node in nodes if isinstance(node, tir.Call)]
-    return loads, [call.args[0] for call in calls if call.op.same_as(IF_THEN_ELSE)]
-
-
-def _element(indices: Sequence[tir.PrimExpr], shape: Sequence[int]) -> tir.PrimExpr:
-    element: tir.PrimExpr = tir.IntImm("int32", 0)
-    for index, extent in zip(indices, shape, strict=True):
-        element = element * extent + index
-    return element
+    return [call.args[0] for call in calls if call.op.same_as(IF_THEN_ELSE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +196,7 @@ class _Loops:
     def steps(self, read: Read) -> tuple[int, ...] | None:
         """Elements that a read goes on by in each loop; None where that is not constant."""
         plain = self._plain(read)
-        if not any(_mentions(plain, loop) for loop in self.variables):
+        if not any(mentions(plain, loop) for loop in self.variables):
             return (0,) * len(self.variables)
         if read.is_condition:
             return None
@@ -220,8 +211,3 @@ class _Loops:
     def _plain(self, read: Read) -> tir.PrimExpr:
         # Sums of divisions and remainders become one variable in the second round, or the third.
         return self.analyzer.simplify(substitute(read.expression, self.moved), 3)
-
-
-def _mentions(expression: tir.PrimExpr, variable: tir.Var) -> bool:
-    free = tir.analysis.undefined_vars(tir.Evaluate(expression), [])
-    return any(each.same_as(variable) for each in free)

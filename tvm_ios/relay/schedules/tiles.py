@@ -10,6 +10,7 @@ import tvm
 from tvm import tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
+from tvm_ios.relay.row_kernels.loops import allocated, sequence
 from tvm_ios.relay.schedules.flat_axes import TILE, constant
 
 __all__ = ["transposed_in_tiles"]
@@ -39,12 +40,12 @@ def transposed_in_tiles(rows: tir.For, lanes: tir.For) -> tir.Stmt:
     if lanes_left:
         one = at(row_tile * TILE + row, lane_tiles * TILE + lane)
         tiles.append(_twice(row, TILE, lane, lanes_left, one))
-    parts = [tir.For(row_tile, 0, row_tiles, rows.kind, _sequence(tiles))]
+    parts = [tir.For(row_tile, 0, row_tiles, rows.kind, sequence(tiles))]
     if rows_left:
         row, lane = _variable("row", rows), _variable("lane", lanes)
         one = at(row_tiles * TILE + row, lane)
         parts.append(_twice(row, rows_left, lane, int(lanes.extent), one))
-    return _sequence(parts)
+    return sequence(parts)
 
 
 def _turned_loads(store: tir.BufferStore, row: tir.Var, lane: tir.Var) -> list[tir.BufferLoad]:
@@ -94,10 +95,7 @@ def _tile(
         body = _with_loads(lanes.body, turned, columns, lane)
         body = substitute(body, places)
         steps.append(tir.For(lane, 0, TILE, tir.ForKind.VECTORIZED, body))
-    body = _sequence(steps)
-    for buffer in (each for buffers in held for each in buffers):
-        body = tir.Allocate(buffer.data, buffer.dtype, [TILE], tir.const(value=True), body)
-    return body
+    return allocated([each for buffers in held for each in buffers], sequence(steps))
 
 
 def _with_loads(
@@ -142,7 +140,7 @@ def _stored_transposed(vectors: list[tir.PrimExpr], buffers: list[tir.Buffer]) -
         bit *= 2
     everywhere = tir.Ramp(tir.IntImm("int32", 0), 1, TILE)
     stores = zip(buffers, current, strict=True)
-    body = _sequence([tir.BufferStore(buffer, value, [everywhere]) for buffer, value in stores])
+    body = sequence([tir.BufferStore(buffer, value, [everywhere]) for buffer, value in stores])
     for variable, value in reversed(bound):
         body = tir.LetStmt(variable, value, body)
     return body
@@ -161,10 +159,6 @@ def _is_same(one: tir.BufferLoad, other: tir.BufferLoad) -> bool:
 def _twice(row: tir.Var, rows: int, lane: tir.Var, lanes: int, body: tir.Stmt) -> tir.Stmt:
     inner = tir.For(lane, 0, lanes, tir.ForKind.SERIAL, body)
     return tir.For(row, 0, rows, tir.ForKind.SERIAL, inner)
-
-
-def _sequence(steps: list[tir.Stmt]) -> tir.Stmt:
-    return steps[0] if len(steps) == 1 else tir.SeqStmt(steps)
 
 
 def _variable(name: str, loop: tir.For) -> tir.Var:

@@ -8,11 +8,14 @@ would hide from TVM's simplifier that a reshaped element lies next to the one be
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
+from tvm_ios.relay.row_kernels.loops import allocated, sequence, vector
+from tvm_ios.relay.row_kernels.tensors import mentions
 from tvm_ios.relay.schedules.tiles import transposed_in_tiles
 
 __all__ = ["mark", "whole_vectors"]
@@ -53,7 +56,9 @@ def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
     if isinstance(loop.body, tir.For):
         return transposed_in_tiles(loop, loop.body)
     store = loop.body
-    if isinstance(store, tir.BufferStore) and not _mentions(store.indices, loop.loop_var):
+    if isinstance(store, tir.BufferStore) and not any(
+        mentions(index, loop.loop_var) for index in store.indices
+    ):
         gathers = int(loop.extent) >= 2 * LANES and _gathers(store)
         return _gathered_in_vectors(loop, store) if gathers else loop
     return _computed_in_vectors(loop)
@@ -62,15 +67,15 @@ def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
 def _computed_in_vectors(loop: tir.For) -> tir.Stmt:
     """Loop whose iterations compute elements that do not depend on each other."""
     whole, rest = divmod(int(loop.extent), LANES)
-    at = _at(loop, loop.body)
+    at, dtype = _at(loop, loop.body), loop.loop_var.dtype
     parts = []
     if whole:
         chunk = _variable("chunk", loop)
-        vector = _vector(loop, LANES, lambda lane: at(chunk * LANES + lane))
-        parts.append(tir.For(chunk, 0, whole, loop.kind, vector))
+        whole_vector = vector(LANES, lambda lane: at(chunk * LANES + lane), dtype)
+        parts.append(tir.For(chunk, 0, whole, loop.kind, whole_vector))
     if rest:
-        parts.append(_vector(loop, rest, lambda lane: at(whole * LANES + lane)))
-    return tir.SeqStmt(parts) if len(parts) > 1 else parts[0]
+        parts.append(vector(rest, lambda lane: at(whole * LANES + lane), dtype))
+    return sequence(parts)
 
 
 def _gathers(store: tir.BufferStore) -> bool:
@@ -91,7 +96,7 @@ def _gathered_in_vectors(loop: tir.For, store: tir.BufferStore) -> tir.Stmt:
     whole, rest = divmod(extent, lanes)
     # Of any other scope it would be allocated anew for each row.
     parts = tir.decl_buffer((lanes,), store.buffer.dtype, "parts", scope="global")
-    at = _at(loop, store.value.b)
+    at, dtype = _at(loop, store.value.b), loop.loop_var.dtype
     chunk, last = _variable("chunk", loop), _variable("last", loop)
 
     def combined(lane: tir.PrimExpr, value: tir.PrimExpr) -> tir.Stmt:
@@ -100,31 +105,24 @@ def _gathered_in_vectors(loop: tir.For, store: tir.BufferStore) -> tir.Stmt:
     def next_ones(lane: tir.PrimExpr) -> tir.Stmt:
         return combined(lane, at((chunk + 1) * lanes + lane))
 
-    steps = [_vector(loop, lanes, lambda lane: tir.BufferStore(parts, at(lane), [lane]))]
+    def second_half(half: int, lane: tir.PrimExpr) -> tir.Stmt:
+        return combined(lane, tir.BufferLoad(parts, [lane + half]))
+
+    steps = [vector(lanes, lambda lane: tir.BufferStore(parts, at(lane), [lane]), dtype)]
     if whole > 1:
         serial = tir.ForKind.SERIAL
-        steps.append(tir.For(chunk, 0, whole - 1, serial, _vector(loop, lanes, next_ones)))
-    steps += [_halved(loop, half, parts, combined) for half in _halves(lanes)]
+        steps.append(tir.For(chunk, 0, whole - 1, serial, vector(lanes, next_ones, dtype)))
+    steps += [vector(half, partial(second_half, half), dtype) for half in _halves(lanes)]
     total = combine(store.value.a, tir.BufferLoad(parts, [0]))
     steps.append(tir.BufferStore(store.buffer, total, store.indices))
     if rest:
         left = _at(loop, store)(whole * lanes + last)
         steps.append(tir.For(last, 0, rest, tir.ForKind.SERIAL, left))
-    return tir.Allocate(parts.data, parts.dtype, [lanes], tir.const(value=True), tir.SeqStmt(steps))
+    return allocated([parts], sequence(steps))
 
 
 def _halves(lanes: int) -> list[int]:
     return [1 << power for power in reversed(range(lanes.bit_length() - 1))]
-
-
-def _halved(
-    loop: tir.For,
-    half: int,
-    parts: tir.Buffer,
-    combined: Callable[[tir.PrimExpr, tir.PrimExpr], tir.Stmt],
-) -> tir.Stmt:
-    """Combination of the second half of partial results with the first."""
-    return _vector(loop, half, lambda lane: combined(lane, tir.BufferLoad(parts, [lane + half])))
 
 
 def _at(loop: tir.For, body: tir.Stmt | tir.PrimExpr) -> Callable[[tir.PrimExpr], tir.Stmt]:
@@ -132,23 +130,8 @@ def _at(loop: tir.For, body: tir.Stmt | tir.PrimExpr) -> Callable[[tir.PrimExpr]
     return lambda index: substitute(body, {loop.loop_var: index})
 
 
-def _vector(loop: tir.For, lanes: int, at: Callable[[tir.PrimExpr], tir.Stmt]) -> tir.Stmt:
-    """Statement of so many lanes at once."""
-    if lanes == 1:
-        return at(tir.IntImm(loop.loop_var.dtype, 0))
-    lane = _variable("lane", loop)
-    return tir.For(lane, 0, lanes, tir.ForKind.VECTORIZED, at(lane))
-
-
 def _variable(name: str, loop: tir.For) -> tir.Var:
     return tir.Var(name, loop.loop_var.dtype)
-
-
-def _mentions(expressions: list[tir.PrimExpr], variable: tir.Var) -> bool:
-    found: list[object] = []
-    for expression in expressions:
-        post_order_visit(expression, found.append)
-    return any(isinstance(each, tir.Var) and each.same_as(variable) for each in found)
 
 
 whole_vectors = tir.transform.prim_func_pass(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay
 
+from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import all_calls, graph_order, is_call_of
 
 __all__ = ["adds_to_itself", "may_simplify"]
@@ -66,14 +67,10 @@ def _is_inert(call: relay.Call) -> bool:
         return not moved_before and call.attrs.src_layout != call.attrs.dst_layout
     if name in ADDITION:
         left, right = call.args
-        if left.same_as(right) or _is_scalar(left) or _is_scalar(right):
+        if left.same_as(right) or is_scalar(left) or is_scalar(right):
             return False
         return not _adds_constant(call) or not any(_adds_constant(side) for side in call.args)
     return name in INERT
-
-
-def _is_scalar(expression: relay.Expr) -> bool:
-    return isinstance(expression, relay.Constant) and len(expression.data.shape) == 0
 
 
 def _adds_constant(expression: relay.Expr) -> bool:

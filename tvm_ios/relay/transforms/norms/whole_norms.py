@@ -16,6 +16,7 @@ import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
 
+from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import (
     children,
     copy_call,
@@ -25,7 +26,7 @@ from tvm_ios.relay.dataflow import (
     rebuild,
     with_body,
 )
-from tvm_ios.relay.row_kernels import row_kernel
+from tvm_ios.relay.row_kernels import has_row_kernel
 from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -170,7 +171,7 @@ def _function(
     inputs: dict[relay.Expr, relay.Var] = {}
     for member in members:
         for child in children(member):
-            if child in members or child in inputs or _is_number(child):
+            if child in members or child in inputs or is_scalar(child):
                 continue
             inputs[child] = relay.Var(f"p{len(inputs)}", child.checked_type)
     known: dict[relay.Expr, relay.Expr] = dict(inputs)
@@ -180,10 +181,6 @@ def _function(
         known[member] = make(member, arguments)
     function = relay.Function(list(inputs.values()), known[members[-1]])
     typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    if row_kernel(typed, target) is None:
+    if not has_row_kernel(typed, target):
         return None
     return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)), list(inputs)
-
-
-def _is_number(expression: relay.Expr) -> bool:
-    return isinstance(expression, relay.Constant) and expression.data.numpy().ndim == 0
