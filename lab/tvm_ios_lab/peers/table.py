@@ -28,6 +28,7 @@ __all__ = [
     "main",
     "peer_cell",
     "peer_table",
+    "ratio_cell",
     "read_records",
     "short_table",
     "write_all",
@@ -126,6 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def ratio_cell(ratio: float, low: float, high: float) -> str:
+    """Ratio with its interval."""
+    return f"{ratio:.2f} ({low:.2f}-{high:.2f})"
+
+
 def peer_cell(record: BenchmarkRecord, peer: Peer) -> str:
     """Latency in ms of a peer with its better number of threads, and that number."""
     comparison = record.comparison
@@ -145,12 +151,11 @@ def _our_cells(standing: Standing | None) -> tuple[str, str, str, str]:
     if standing is None:
         return (_ABSENT,) * 4
     sequential = standing.sequential_ms
-    low, high = standing.interval
     return (
         _ABSENT if sequential is None else f"{sequential:.3f}",
         f"{standing.ours_ms:.3f}",
         standing.ours.removeprefix(f"{Peer.OURS.value} ").rpartition(", ")[0],
-        f"{standing.ratio:.2f} ({low:.2f}-{high:.2f})",
+        ratio_cell(standing.ratio, *standing.interval),
     )
 
 

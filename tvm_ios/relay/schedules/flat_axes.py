@@ -95,8 +95,8 @@ class Tile:
 
 
 TILE = 8
-"""Rows and columns of a tile that is transposed in registers; 16 take TVM half a second to lower,
-and are no faster."""
+"""Rows and columns of a tile that is transposed in registers; 16 take TVM long to lower, and are no
+faster."""
 
 
 def transposed_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> Tile | None:

@@ -1,7 +1,7 @@
 """Gate of mish with one exponential: the hyperbolic tangent of the logarithm of 1 + exp(x).
 
 Written out, the logarithm goes away: with e = exp(x) the gate is e (e + 2) / (e (e + 2) + 2). It
-takes a third of the time, and small gates keep the digits that 1 + e has no place for. Goes in
+takes less time, and small gates keep the digits that 1 + e has no place for. Goes in
 front of fusion, after common subexpressions were found.
 """
 

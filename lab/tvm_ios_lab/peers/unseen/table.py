@@ -23,7 +23,7 @@ from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.peers.peer import Peer
 from tvm_ios_lab.peers.record import FLOOR_MS
 from tvm_ios_lab.peers.summary import Standing, standing_of
-from tvm_ios_lab.peers.table import SUMMARY, peer_cell, read_records
+from tvm_ios_lab.peers.table import SUMMARY, peer_cell, ratio_cell, read_records
 from tvm_ios_lab.peers.unseen.catalogue import UNSEEN, Half, half_of
 
 __all__ = ["BEFORE", "MARKERS", "OURS", "main", "unseen_summary", "unseen_table"]
@@ -147,17 +147,14 @@ def _ms(standing: Standing | None) -> str:
 
 
 def _ratio(standing: Standing | None) -> str:
-    if standing is None:
-        return _ABSENT
-    low, high = standing.interval
-    return f"{standing.ratio:.2f} ({low:.2f}-{high:.2f})"
+    return _ABSENT if standing is None else ratio_cell(standing.ratio, *standing.interval)
 
 
 def _speedup(race: _Race) -> str:
     if race.ours is None or race.before is None:
         return _ABSENT
     found = race.record.comparison.speedup(race.ours.ours, over=race.before.ours)
-    return f"{found.ratio:.2f} ({found.low:.2f}-{found.high:.2f})"
+    return ratio_cell(found.ratio, found.low, found.high)
 
 
 if __name__ == "__main__":
