@@ -52,6 +52,7 @@ def mathematics() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
     return relay.transform.InferType()(module), params
 
 
+@pytest.mark.slow
 def test_an_exact_model_is_bit_equal_to_stock_tvm_and_others_nearly(make_net) -> None:
     net = make_net(*mathematics())
     exact = tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=EXACT)
