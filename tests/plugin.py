@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -58,6 +59,9 @@ _QUIET = Path(_CACHE) / "quiet"
 settings.register_profile("tvm-ios", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, derandomize=False, max_examples=5000)
 settings.load_profile("tvm-ios")
+# Nor by the numbers in our source: Hypothesis tries those of all modules imported so far, so that
+# examples change with any edit and with the tests that run beside.
+providers._get_local_constants = providers.Constants  # type: ignore[assignment]
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 StartServer = Callable[[str], "contextlib.AbstractContextManager[RpcDevice]"]

@@ -569,6 +569,8 @@ COMPARISONS = (
 def comparison(g: GraphBuilder, x: Value) -> Value:
     _need(x.dtype != "bool")
     other = _partner(g, x)
+    apart = np.abs(x.array - other.array)
+    _need(not ((apart > 0) & (apart <= x.tolerance + other.tolerance)).any())  # may round to equal
     expression, function = g.chooser.choice(COMPARISONS)
     return g.apply(expression(x.expr, other.expr), function, x, other, dtype="bool")
 

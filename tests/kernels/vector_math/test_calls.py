@@ -128,6 +128,25 @@ def test_a_branch_does_only_its_own_steps():
     assert not reads_of(way.else_case)
 
 
+def test_a_branch_gives_truth_values():
+    source = te.placeholder((4,), name="x")
+    answers = te.compute(
+        (2, 4),
+        lambda row, i: tir.if_then_else(
+            row > 0, tir.exp(source[i]) > one(1), tir.tanh(source[i]) > source[i]
+        ),
+        name="y",
+    )
+    schedule = te.create_schedule(answers.op)
+    schedule[answers].vectorize(answers.op.axis[1])
+    with arithmetic_lowering():
+        built = tvm.build(schedule, [source, answers], "llvm")
+    values = np.array([-2, -1, 1, 2], "float32")
+    result = tvm.nd.empty((2, 4), "bool")
+    built(tvm.nd.array(values), result)
+    np.testing.assert_array_equal(result.numpy(), [np.tanh(values) > values, np.exp(values) > 1])
+
+
 def reads_of(statement):
     names = []
     tir.stmt_functor.post_order_visit(

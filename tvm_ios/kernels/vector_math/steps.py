@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tvm import tir
+from tvm import DataType, tir
 
 __all__ = [
     "INFINITY",
@@ -55,10 +55,14 @@ class Steps:
         self, condition: tir.PrimExpr, ways: Sequence[tuple[tir.PrimExpr, Steps]]
     ) -> tir.PrimExpr:
         """Expression that reads one of two values, for which only its own steps are done."""
-        place = self._place("branch", ways[0][0].dtype)
-        stores = [steps.before(tir.BufferStore(place, value, [0])) for value, steps in ways]
+        type_ = ways[0][0].dtype
+        place = self._place("branch", _in_bytes(type_))
+        stores = [
+            steps.before(tir.BufferStore(place, value.astype(place.dtype), [0]))
+            for value, steps in ways
+        ]
         self._around.append(lambda rest: tir.SeqStmt([tir.IfThenElse(condition, *stores), rest]))
-        return tir.BufferLoad(place, [0])
+        return tir.BufferLoad(place, [0]).astype(type_)
 
     def before(self, statement: tir.Stmt) -> tir.Stmt:
         """Statement that does all steps, then the given one."""
@@ -75,6 +79,14 @@ class Steps:
         always = tir.const(True, "bool")
         self._around.append(lambda rest: tir.Allocate(place.data, type_, [1], always, rest))
         return place
+
+
+def _in_bytes(type_: str) -> str:
+    """Type in memory of as many numbers: TVM allocates no truth values that fill no bytes."""
+    if DataType(type_).bits > 1:
+        return type_
+    lanes = DataType(type_).lanes
+    return f"int8x{lanes}" if lanes > 1 else "int8"
 
 
 def horner(x: tir.PrimExpr, coefficients: Sequence[float]) -> tir.PrimExpr:
