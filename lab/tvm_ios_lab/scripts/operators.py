@@ -1,0 +1,139 @@
+"""Times of element-wise operators, norms and softmax: ``python -m tvm_ios_lab.scripts.operators``.
+
+Each operator of 200,704 float32 is a network of its own, tuned as anybody would, and once more with
+``exact``, which are stock TVM's kernels. All take turns in one race, of two minutes, beside an
+addition of two tensors of that size. The race goes to ``lab/results/operators.json``, and a table
+of it to ``lab/results/operators.txt``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+import tvm_ios
+from tvm_ios import BuildOptions, CompareOptions, TuneOptions
+from tvm_ios.host.machine import version_facts
+from tvm_ios.measure.compare import Comparison, compare
+from tvm_ios_lab.places import RESULTS
+
+LANES = 2
+IMAGE = (1, 64, 56, 56)
+ROWS = (784, 256)
+"""Rows as transformers have them, of as many elements as the image."""
+RACE = CompareOptions(rounds=40, longest_s=120)
+ADDITION = "addition"
+Compute = Callable[[relay.Var], relay.Expr]
+
+
+def number(value: float) -> relay.Constant:
+    """Constant of float32."""
+    return relay.const(value, "float32")
+
+
+def gelu(x: relay.Expr) -> relay.Expr:
+    """GELU as PyTorch's exporters write it."""
+    return x * (relay.erf(x * number(0.5**0.5)) + number(1)) * number(0.5)
+
+
+def gelu_tanh(x: relay.Expr) -> relay.Expr:
+    """GELU's approximation by tanh."""
+    inner = number(0.7978846) * (x + number(0.044715) * relay.power(x, number(3)))
+    return number(0.5) * x * (number(1) + relay.tanh(inner))
+
+
+def mish(x: relay.Expr) -> relay.Expr:
+    """Mish as PyTorch's exporters write it."""
+    return x * relay.tanh(relay.log(number(1) + relay.exp(x)))
+
+
+def layer_norm(x: relay.Expr) -> relay.Expr:
+    """Layer norm over the last axis, decomposed as PyTorch's older exporter writes it."""
+    centred = x - relay.mean(x, -1, keepdims=True)
+    variance = relay.mean(relay.power(centred, number(2)), -1, keepdims=True)
+    return centred / relay.sqrt(variance + number(1e-5)) * number(1.5) + number(0.5)
+
+
+def rms_norm(x: relay.Expr) -> relay.Expr:
+    """RMS norm over the last axis."""
+    square = relay.mean(x * x, -1, keepdims=True)
+    return x * relay.rsqrt(square + number(1e-6)) * number(1.5)
+
+
+def softmax(shape: tuple[int, ...], axis: int) -> Compute:
+    """Softmax of a reshaped tensor."""
+    return lambda x: relay.nn.softmax(relay.reshape(x, shape), axis=axis)
+
+
+OPERATORS: dict[str, tuple[tuple[int, ...], Compute]] = {
+    ADDITION: (IMAGE, lambda x: x + relay.var("y", shape=IMAGE)),
+    "sigmoid": (IMAGE, relay.sigmoid),
+    "tanh": (IMAGE, relay.tanh),
+    "swish": (IMAGE, lambda x: x * relay.sigmoid(x)),
+    "GELU": (IMAGE, gelu),
+    "GELU by tanh": (IMAGE, gelu_tanh),
+    "mish": (IMAGE, mish),
+    "layer norm, rows of 256": (ROWS, layer_norm),
+    "RMS norm, rows of 256": (ROWS, rms_norm),
+    "softmax of 64 channels": (IMAGE, softmax(IMAGE, 1)),
+    "softmax, rows of 256": (IMAGE, softmax(ROWS, -1)),
+    "softmax, rows of 196": (IMAGE, softmax((1024, 196), -1)),
+    "softmax, rows of 56": (IMAGE, softmax((3584, 56), -1)),
+    "sum over rows of 3136": (IMAGE, lambda x: relay.sum(x, [2, 3])),
+}
+"""Shape of the input, and what is computed of it."""
+
+
+def executor_of(name: str, *, exact: bool) -> Any:
+    """Executor of a tuned network that consists of one operator, with inputs set."""
+    shape, compute = OPERATORS[name]
+    body = compute(relay.var("x", shape=shape))
+    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    options = TuneOptions(build=BuildOptions(exact=exact))
+    executor = tvm_ios.tune(module, {}, lanes=LANES, options=options).executor()
+    random = np.random.default_rng(0)
+    for entry in executor.get_input_info()[0]:
+        executor.set_input(entry, random.standard_normal(shape, "float32"))
+    return executor
+
+
+def table(race: Comparison) -> str:
+    """Lines of microseconds, ratios to the addition and speedups over stock TVM's kernels."""
+    lines = [f"{'operator':24} {'us':>8} {'additions':>9} {'stock, us':>9}  times as fast"]
+    for name in OPERATORS:
+        stock = f"{name}, stock"
+        faster = race.speedup(name, over=stock)
+        additions = race.speedup(ADDITION, over=name).ratio
+        own_us, stock_us = (race.median_ns(each) / 1000 for each in (name, stock))
+        interval = f"{faster.ratio:.2f} ({faster.low:.2f} to {faster.high:.2f})"
+        lines.append(f"{name:24} {own_us:8.1f} {additions:9.2f} {stock_us:9.1f}  {interval}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Race all operators; write the table and the race."""
+    executors = {
+        f"{name}{suffix}": executor_of(name, exact=exact)
+        for name in OPERATORS
+        for suffix, exact in (("", False), (", stock", True))
+    }
+    race = compare(
+        {name: executor.time_ns for name, executor in executors.items()},
+        options=RACE,
+        ping_pong_ns=executors[ADDITION].ping_pong_ns,
+    )
+    facts = version_facts()
+    text = table(race)
+    (RESULTS / "operators.txt").write_text(text)
+    record = {"facts": facts, "lanes": LANES, "race": race.as_record()}
+    (RESULTS / "operators.json").write_text(json.dumps(record, indent=1) + "\n")
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
