@@ -18,8 +18,8 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios import BuildOptions, CompareOptions, TuneOptions
-from tvm_ios.host.machine import version_facts
 from tvm_ios.measure.compare import Comparison, compare
+from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
 LANES = 2
@@ -127,10 +127,10 @@ def main() -> None:
         options=RACE,
         ping_pong_ns=executors[ADDITION].ping_pong_ns,
     )
-    facts = version_facts()
     text = table(race)
     (RESULTS / "operators.txt").write_text(text)
-    record = {"facts": facts, "lanes": LANES, "race": race.as_record()}
+    origin = Measurement.here(program_command("tvm_ios_lab.scripts.operators")).origin()
+    record = origin | {"lanes": LANES, "race": race.as_record()}
     (RESULTS / "operators.json").write_text(json.dumps(record, indent=1) + "\n")
     print(text, end="")
 
