@@ -41,6 +41,16 @@ def lowered(function, lanes=16, kind="float32"):
         return tvm.lower(schedule, [source, result])["main"]
 
 
+def results(source, result, values, schedule=None):
+    """What a built computation of one input gives."""
+    with arithmetic_lowering():
+        built = tvm.build(schedule or te.create_schedule(result.op), [source, result], "llvm")
+    shape = [int(extent) for extent in result.shape]
+    given = tvm.nd.empty(shape, result.dtype)
+    built(tvm.nd.array(values), given)
+    return given.numpy()
+
+
 def calls_of(function):
     names = []
 
@@ -109,14 +119,10 @@ def test_a_branch_does_only_its_own_steps():
         lambda i: tir.if_then_else(tir.all(i >= 16, i < 80), tir.exp(source[i - 16]), one(0)),
         name="y",
     )
-    with arithmetic_lowering():
-        built = tvm.build(te.create_schedule(padded.op), [source, padded], "llvm")
     values = np.linspace(-3, 3, 64, dtype="float32")
-    result = tvm.nd.empty((96,))
-    built(tvm.nd.array(values), result)
     wanted = np.zeros(96)
     wanted[16:80] = np.exp(values.astype("float64"))
-    np.testing.assert_allclose(result.numpy(), wanted, rtol=2e-7)
+    np.testing.assert_allclose(results(source, padded, values), wanted, rtol=2e-7)
     module = tvm.lower(te.create_schedule(padded.op), [source, padded])
     ways = []
     tir.stmt_functor.post_order_visit(
@@ -139,12 +145,9 @@ def test_a_branch_gives_truth_values():
     )
     schedule = te.create_schedule(answers.op)
     schedule[answers].vectorize(answers.op.axis[1])
-    with arithmetic_lowering():
-        built = tvm.build(schedule, [source, answers], "llvm")
     values = np.array([-2, -1, 1, 2], "float32")
-    result = tvm.nd.empty((2, 4), "bool")
-    built(tvm.nd.array(values), result)
-    np.testing.assert_array_equal(result.numpy(), [np.tanh(values) > values, np.exp(values) > 1])
+    given = results(source, answers, values, schedule)
+    np.testing.assert_array_equal(given, [np.tanh(values) > values, np.exp(values) > 1])
 
 
 def reads_of(statement):
@@ -190,12 +193,9 @@ def test_a_condition_of_an_expression_is_arithmetic():
         lambda i: tir.if_then_else(tir.erf(source[i]) > one(0.5), source[i], one(0)),
         name="y",
     )
-    with arithmetic_lowering():
-        built = tvm.build(te.create_schedule(chosen.op), [source, chosen], "llvm")
     values = np.linspace(-3, 3, 40, dtype="float32")
-    result = tvm.nd.empty((40,))
-    built(tvm.nd.array(values), result)
-    np.testing.assert_array_equal(result.numpy(), np.where(values > 0.4769, values, 0))
+    given = results(source, chosen, values)
+    np.testing.assert_array_equal(given, np.where(values > 0.4769, values, 0))
 
 
 def test_the_contexts_keep_what_the_caller_set():
