@@ -32,9 +32,9 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
-FORMS = 4
+FORMS = 5
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
-else, which outdates old choices."""
+else, or they are raced in another way, which outdates old choices."""
 
 Changed = tuple[tvm.IRModule, str]
 """Changed module, parameters bound, with a line on the change."""

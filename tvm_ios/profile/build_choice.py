@@ -40,9 +40,9 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
-__all__ = ["build_for_schedule", "choose_build", "in_order", "with_libraries"]
+__all__ = ["build_for_schedule", "choose_build", "with_libraries", "without_search"]
 
 LONGER = 4
 """Factor by which a race of builds of a long network may last longer than another race: it is run
@@ -50,8 +50,13 @@ once, all that follows works on its winner, and ten rounds may not show a gain o
 of a time budget it takes at most 1/LONGER."""
 
 
+WIDE = 0.75
+"""Stages of greedy order by operators up to which forms are raced in it as well: another form may
+be the faster one where operators run side by side."""
 AGREED = 1.02
 """Speedup that an undecided race and the prices both have to show for a build to be kept."""
+_Run = tuple[str, InterOpSchedule, int]
+"""Name of a build, its schedule, and the number of lanes."""
 
 
 def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
@@ -59,11 +64,20 @@ def with_libraries(question: str, libraries: Sequence[OperatorLibrary]) -> str:
     return " with ".join((question, *(library.identity() for library in libraries)))
 
 
-def in_order(built: BuiltModel, session: MeasuringSession, call: MeasuringCall) -> InterOpSchedule:
-    """Sequential order, with each operator by the operator library that was found to be faster."""
-    schedule = sequential_schedule(built.graph)
+def without_search(
+    built: BuiltModel, session: MeasuringSession, call: MeasuringCall
+) -> list[InterOpSchedule]:
+    """Sequential order, and greedy order where lanes may run many operators side by side.
+
+    Each operator is computed by the operator library that was found to be faster.
+    """
+    orders = [sequential_schedule(built.graph)]
+    greedy = greedy_schedule(built.graph)
+    helped = call.lanes > 1 and call.device.traits.idle_lanes_help
+    if helped and len(greedy.stages) <= WIDE * len(built.graph):
+        orders.append(greedy)
     if not built.libraries:
-        return schedule
+        return orders
     database = call.database
     with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
         prices = KernelPrices(runner, database=database, options=call.measure)
@@ -71,7 +85,7 @@ def in_order(built: BuiltModel, session: MeasuringSession, call: MeasuringCall) 
             settle_ways(prices)
         finally:
             prices.save()
-        return prices.annotate(schedule)
+        return [prices.annotate(order) for order in orders]
 
 
 def build_for_schedule(
@@ -119,9 +133,9 @@ def choose_build(
     operator libraries may compute.
 
     Each runs in sequential order with all lanes that help. Small networks are faster on one lane,
-    so if operators are short on the average, that is timed as well, and the better time counts. On
-    a GPU there is one stream. Operator libraries compute the operators for which prices favour
-    them.
+    so if operators are short on the average, that is timed as well; so is greedy order where many
+    operators may run side by side; and the best time counts. On a GPU there is one stream.
+    Operator libraries compute the operators for which prices favour them.
 
     Parameters
     ----------
@@ -134,18 +148,12 @@ def choose_build(
     base, *others = builds
     if not others:
         return BuildChoice(kept=base, notes=(), certain=True)
-    # All lanes first: the first contestant's ping-pong tells of the machine's mode.
-    counts = [call.lanes] if call.device.traits.idle_lanes_help else [1]
-    if 1 not in counts and not _is_long(builds[base].graph):
-        counts.append(1)
-    runs = {(name, count): f"{name}, lanes: {count}" for count in counts for name in builds}
     with call.open() as session:
-        orders = {name: in_order(built, session, call) for name, built in builds.items()}
+        orders = {name: without_search(built, session, call) for name, built in builds.items()}
+        runs = _runs(builds[base], orders, call)
         models = {
-            text: compiled_for(
-                session, builds[name], orders[name], lanes=count, database=call.database
-            )
-            for (name, count), text in runs.items()
+            run: compiled_for(session, builds[name], order, lanes=lanes, database=call.database)
+            for run, (name, order, lanes) in runs.items()
         }
         usual_s = call.compare.longest_s
         longest_s = max(usual_s, min(LONGER * usual_s, call.budget.left_s / LONGER))
@@ -153,15 +161,20 @@ def choose_build(
         comparison = race(
             models, options=options, until_decided=True, within_s=within_s, session=session
         )
-    fastest = {name: _fastest(_of(name, runs), comparison) for name in builds}
+    fastest = {
+        name: _fastest([run for run, (of, *_) in runs.items() if of == name], comparison)
+        for name in builds
+    }
     speedups = {name: comparison.speedup(fastest[name], over=fastest[base]) for name in others}
     notes = [
-        f"{name}: {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) times as fast in "
-        f"sequential order as {base}"
+        f"{name}: {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) times as fast as {base}, "
+        "before a search"
         for name, found in speedups.items()
     ]
     # Round by round, not by medians alone: where times have two modes, those may say the opposite.
-    priced = {name: _speedup_by_prices(order, orders[base]) for name, order in orders.items()}
+    priced = {
+        name: _speedup_by_prices(order, orders[base][0]) for name, (order, *_) in orders.items()
+    }
     winners = [found.contestant for found in speedups.values() if found.verdict is Verdict.WINS]
     if prices_count and not winners:
         agreed = [
@@ -174,6 +187,25 @@ def choose_build(
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
     return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
+
+
+def _runs(
+    base: BuiltModel, orders: Mapping[str, Sequence[InterOpSchedule]], call: MeasuringCall
+) -> dict[str, _Run]:
+    """Contestants of a race of builds; each way to run a build is one for all of them."""
+    # All lanes first: the first contestant's ping-pong tells of the machine's mode.
+    most = call.lanes if call.device.traits.idle_lanes_help else 1
+    ways = [(0, most)] if most == 1 or _is_long(base.graph) else [(0, most), (0, 1)]
+    ways += [(place, most) for place in range(1, min(map(len, orders.values())))]
+    return {
+        f"{name}, {orders[name][place].scheduler}, lanes: {lanes}": (
+            name,
+            orders[name][place],
+            lanes,
+        )
+        for place, lanes in ways
+        for name in orders
+    }
 
 
 def _is_long(graph: OperatorGraph) -> bool:
@@ -193,8 +225,3 @@ def _fastest(runs: Sequence[str], comparison: Comparison) -> str:
     Not the one timed longest: that is always the first contestant, however slow.
     """
     return max(runs, key=lambda run: median(comparison.ratios(run, over=runs[0])))
-
-
-def _of(name: str, runs: Mapping[tuple[str, int], str]) -> Sequence[str]:
-    """Names of the runs of one build."""
-    return [text for (build, _), text in runs.items() if build == name]
