@@ -35,6 +35,7 @@ def test_pip_is_none_that_lies_in_the_working_directory():
     wheel._pip("--version")
 
 
+@pytest.mark.slow
 def test_failing_pip_names_no_host(monkeypatch):
     """Nobody answers at this port, and the address has a password."""
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

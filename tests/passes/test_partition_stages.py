@@ -13,6 +13,7 @@ from tvm_ios.relay.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
+@pytest.mark.slow
 def test_before_and_expected(case):
     module, params = case.network()
     prepared = PrepareModule(target=case.target, params=params)(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,11 @@ TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 
+@pytest.fixture(scope="module")
+def built(narrow):
+    return build_model(*narrow, TARGET)
+
+
 def output_of(compiled):
     data = np.random.default_rng(1).uniform(-1, 1, (1, 16, 12, 12)).astype("float32")
     with compiled.executor() as executor:
@@ -38,11 +44,8 @@ def output_of(compiled):
         return executor.get_output(0).numpy().copy()
 
 
-def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(
-    narrow, clocked, tmp_path
-):
+def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(built, clocked, tmp_path):
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
-    built = build_model(*narrow, TARGET)
     builds = dict.fromkeys(("first", "second", "third"), built)
     for times_ns, kept in (((50, 40, 30), "third"), ((50, 40, 45), "second"), ((1, 1, 2), "first")):
         clocked(dict(zip(builds, times_ns, strict=True)))
@@ -53,7 +56,7 @@ def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(
 
 @pytest.mark.parametrize(("long_flops", "lanes"), [(1e9, {1, 2}), (1, {2})])
 def test_one_lane_takes_part_where_operators_are_short(
-    narrow, tmp_path, monkeypatch, long_flops, lanes
+    built, tmp_path, monkeypatch, long_flops, lanes
 ):
     raced = []
 
@@ -64,14 +67,13 @@ def test_one_lane_takes_part_where_operators_are_short(
         return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
 
     monkeypatch.setattr(build_choice, "race", race)
-    built = build_model(*narrow, TARGET)
     monkeypatch.setattr(build_choice, "LONG_FLOPS", long_flops)
     call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite")
     choose_build({"one": built, "other": built}, call)
     assert set(raced) == lanes
 
 
-def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch):
+def test_rounds_decide_where_times_have_two_modes(built, tmp_path, monkeypatch):
     def race(models, **_options):
         pairs = [(95, 91)] * 8 + [(105, 101)] * 8 + [(90, 120)] * 4
         rounds = tuple(
@@ -84,13 +86,12 @@ def test_rounds_decide_where_times_have_two_modes(narrow, tmp_path, monkeypatch)
         return found
 
     monkeypatch.setattr(build_choice, "race", race)
-    built = build_model(*narrow, TARGET)
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept == "other"
 
 
-def test_a_build_is_measured_against_the_faster_run_of_the_first_one(narrow, tmp_path, monkeypatch):
+def test_a_build_is_measured_against_the_faster_run_of_the_first_one(built, tmp_path, monkeypatch):
     """The first run of all is timed to the end, and the other one only until it has lost."""
 
     def race(models, **_options):
@@ -100,7 +101,6 @@ def test_a_build_is_measured_against_the_faster_run_of_the_first_one(narrow, tmp
 
     monkeypatch.setattr(build_choice, "race", race)
     monkeypatch.setattr(build_choice, "LONG_FLOPS", 1e9)
-    built = build_model(*narrow, TARGET)
     call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite")
     choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept == "other"
@@ -111,7 +111,7 @@ def test_a_build_is_measured_against_the_faster_run_of_the_first_one(narrow, tmp
     ("lanes", "greedy_ns", "kept"), [(2, 50, "other"), (2, 80, "one"), (1, 50, "one")]
 )
 def test_a_form_may_win_where_operators_run_side_by_side(
-    narrow, tmp_path, monkeypatch, lanes, greedy_ns, kept
+    built, tmp_path, monkeypatch, lanes, greedy_ns, kept
 ):
     def race(models, **_options):
         of = {"other, greedy, lanes: 2": greedy_ns, "one, sequential, lanes: 2": 70}
@@ -121,7 +121,6 @@ def test_a_form_may_win_where_operators_run_side_by_side(
 
     monkeypatch.setattr(build_choice, "race", race)
     monkeypatch.setattr(build_choice, "WIDE", 0.9)
-    built = build_model(*narrow, TARGET)
     call = MeasuringCall.here(lanes=lanes, database=tmp_path / "p.sqlite")
     assert choose_build({"one": built, "other": built}, call).kept == kept
 
@@ -139,7 +138,7 @@ def test_a_form_may_win_where_operators_run_side_by_side(
     ],
 )
 def test_prices_decide_with_a_race_that_is_not_decided(
-    narrow, tmp_path, monkeypatch, others_ns, operator_ns, kept
+    built, tmp_path, monkeypatch, others_ns, operator_ns, kept
 ):
     def race(models, **_options):
         rounds = tuple(
@@ -148,16 +147,16 @@ def test_prices_decide_with_a_race_that_is_not_decided(
         )
         return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
 
+    priced = cycle([(600, 400) if operator_ns else (), operator_ns])
+
     def without_search(built, *_):
-        priced = ((600, 400) if built is one else operator_ns) if operator_ns else ()
-        return [replace(sequential_schedule(built.graph), operator_ns=priced)]
+        return [replace(sequential_schedule(built.graph), operator_ns=next(priced))]
 
     monkeypatch.setattr(build_choice, "race", race)
     monkeypatch.setattr(build_choice, "without_search", without_search)
-    one, other = build_model(*narrow, TARGET), build_model(*narrow, TARGET)
     monkeypatch.setattr(build_choice, "compiled_for", lambda *_, **__: None)
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
-    builds = {"one": one, "other": other}
+    builds = {"one": built, "other": built}
     assert choose_build(builds, call).kept == ("other" if operator_ns == (900, 900) else "one")
     choice = choose_build(builds, call, prices_count=True)
     assert choice.kept == kept
@@ -167,7 +166,7 @@ def test_prices_decide_with_a_race_that_is_not_decided(
 
 @pytest.mark.parametrize(("budget_s", "longest_s"), [(None, 20.0), (60.0, 15.0), (1.0, 5.0)])
 def test_a_race_of_builds_may_last_as_long_as_the_budget_has_it(
-    narrow, tmp_path, monkeypatch, budget_s, longest_s
+    built, tmp_path, monkeypatch, budget_s, longest_s
 ):
     asked = []
 
@@ -177,15 +176,13 @@ def test_a_race_of_builds_may_last_as_long_as_the_budget_has_it(
         return Comparison(names=tuple(models), rounds=tuple(rounds), confidence=0.95, notes=())
 
     monkeypatch.setattr(build_choice, "race", race)
-    built = build_model(*narrow, TARGET)
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     choose_build({"one": built, "other": built}, replace(call, budget=TimeBudget(budget_s)))
     assert asked == [pytest.approx(longest_s, rel=0.2)]
 
 
-def test_builds_are_really_timed(narrow, tmp_path):
+def test_builds_are_really_timed(built, tmp_path):
     call = MeasuringCall.here(lanes=2, database=tmp_path / "p.sqlite", compare=SOON)
-    built = build_model(*narrow, TARGET)
     choice = choose_build({"one": built, "other": built}, call)
     assert choice.kept in ("one", "other")
     assert "times as fast as one, before a search" in choice.notes[0]

@@ -108,6 +108,7 @@ def test_our_passes_leave_kernels_portable():
         assert CodeGeneration.current(resolve_target(TARGET)).portable
 
 
+@pytest.mark.slow
 def test_a_cache_of_exact_kernels_is_not_mixed_up_with_others(tmp_path):
     cache, target = KernelCache(tmp_path), resolve_target(TARGET)
 

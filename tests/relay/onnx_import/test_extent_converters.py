@@ -119,6 +119,7 @@ def recurrent(operator, lengths):
     return model(node, weights=weights, shape=(4, 2, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["LSTM", "RNN"])
 def test_sequences_of_several_lengths_are_refused(operator):
     said = refused(recurrent(operator, [4, 2]), (4, 2, 2))

@@ -269,6 +269,7 @@ def test_the_importer_is_as_before_afterwards():
     assert onnx.__version__
 
 
+@pytest.mark.slow
 def test_threads_import_one_after_another():
     made = model(
         *(helper.make_node("Relu", ["x" if not n else f"y{n - 1}"], [f"y{n}"]) for n in range(30)),

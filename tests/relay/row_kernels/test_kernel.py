@@ -44,6 +44,7 @@ def test_softmax_of_rows_of_any_length(shape):
     close(typed(relay.nn.log_softmax(variable(shape))), lambda x: np.log(softmax(x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", IMAGES, ids=str)
 def test_norms_of_images(shape):
     channels = shape[1]

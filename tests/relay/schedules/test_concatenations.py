@@ -28,7 +28,7 @@ def joined(arrays: list[np.ndarray], axis: int) -> relay.Expr:
         ([(3, 5, 9), (3, 5, 7)], 2),
         ([(4, 9), (3, 9)], 0),
         ([(4, 19), (3, 19)], 0),
-        ([(1, 2, 6, 6)] * 9, 1),
+        pytest.param([(1, 2, 6, 6)] * 9, 1, marks=pytest.mark.slow),
         ([(7,), (20,)], 0),
     ],
 )

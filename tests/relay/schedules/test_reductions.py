@@ -39,7 +39,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("keepdims", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize(("shape", "axes"), CASES)
 def test_means_and_maxima_are_right(
     shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool

@@ -80,7 +80,7 @@ def by_definition(image, weight, stride, padding):
         ((5, 5), 3, (1, 0, 2, 1), (0, 0), (2, 2), True),
     ],
 )
-@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("images", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_results_are_those_of_the_definition(
     nets, kernel, stride, padding, more, new_kernel, cut, images
 ):
@@ -173,6 +173,7 @@ def test_a_constant_with_more_axes_stays_behind(nets):
     assert operators(written) == ["nn.conv2d", "nn.depth_to_space", "add"]
 
 
+@pytest.mark.slow
 def test_batch_norm_goes_along_and_into_the_weights(nets):
     call, data = transposed()
     statistics = [
@@ -222,6 +223,7 @@ def test_a_bias_of_channels_goes_in_front_however_its_axis_is_counted(nets, axis
     same(nets, module, params, written)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [2, 4])
 def test_a_sum_of_two_goes_in_front_where_they_are_spread_alike(nets, kernel):
     call, data = transposed((kernel, kernel), padding=(kernel // 2 - 1,) * 2)

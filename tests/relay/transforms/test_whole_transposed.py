@@ -50,6 +50,7 @@ def whole_functions(module):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "padding", "more"),
     [((2, 2), (0, 0), (0, 0)), ((3, 3), (1, 1), (1, 1)), ((4, 3), (1, 0, 2, 1), (0, 0))],
@@ -68,6 +69,7 @@ def test_results_stay(nets, kernel, padding, more, images):
     np.testing.assert_allclose(seen, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_batch_norms_and_numbers_come_along(nets):
     data = relay.var("data", shape=(1, 6, 5, 7))
     statistics = [relay.var(name, shape=(5,)) for name in ("gamma", "beta", "mean", "variance")]

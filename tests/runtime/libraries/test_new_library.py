@@ -403,8 +403,8 @@ def test_builds_race_with_the_calls_that_prices_choose(built, plain, tmp_path, m
     choice = choose_build(builds, call)
     assert choice.kept == "without"  # a tie
     calls = {text: by(model.plan) for text, model in raced.items()}
-    assert calls == {"without, lanes: 1": [], "with, lanes: 1": ["nn.relu"]}
-    with raced["with, lanes: 1"].executor() as module:
+    assert calls == {"without, sequential, lanes: 1": [], "with, sequential, lanes: 1": ["nn.relu"]}
+    with raced["with, sequential, lanes: 1"].executor() as module:
         assert run(module) == expected(plain)
 
 

@@ -42,6 +42,7 @@ def written_out(x):
     return (x - mean) / relay.sqrt(variance + relay.const(1e-5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("norm", [layer_norm, written_out])
 def test_norms_over_blocked_channels_are_right(norm, exact):

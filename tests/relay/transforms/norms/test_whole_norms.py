@@ -63,6 +63,7 @@ def test_a_norm_is_one_kernel_with_its_neighbours(norm):
     assert found[-1] == "tanh"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 8, 16], ids=str)
 def test_group_norms_are_one_kernel(groups):
     x = row(IMAGE)
