@@ -43,7 +43,8 @@ def erf(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
     size = steps.let("size", magnitude(x))
     t = steps.let("t", chosen(size > ONE, ONE, size, x))
     exponent = steps.let("exponent", horner(t, FARTHER) * t - t)
-    far = 1.0 - small_exp(steps, exponent)
+    scale, power = small_exp(steps, exponent)
+    far = 1.0 - scale * power
     square = steps.let("square", t * t)
     near = horner(square, NEAR_ZERO) * t + t
     return with_sign_of(x, chosen(size > NEAR, far, near, x))
