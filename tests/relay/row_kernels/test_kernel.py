@@ -7,11 +7,22 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.relay.row_kernels.norm_cases import inputs, normed, run, softmax, typed
+from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, softmax, typed
 from tvm_ios.relay.row_kernels import row_kernel
 from tvm_ios.relay.row_kernels.kernel import own_kernel
 
-ROWS = [(197, 192), (3, 1), (4, 7), (5, 16), (5, 17), (7, 33), (2, 3, 80), (1, 1000), (9,)]
+ROWS = [
+    (197, 192),
+    (3, 1),
+    (4, 7),
+    (5, 16),
+    (5, 17),
+    (7, 33),
+    (2, 3, 80),
+    (1, 1000),
+    (130, 260),
+    (9,),
+]
 IMAGES = [(1, 32, 14, 14), (2, 6, 7, 5), (2, 32, 1, 3), (1, 3, 31, 17), (1, 2, 1, 1)]
 BLOCKED = (1, 3, 5, 6, 16)
 
@@ -36,6 +47,16 @@ def test_layer_norms_of_rows_of_any_length(shape):
     x, scale, bias = variable(shape), variable(shape[-1:], "scale"), variable(shape[-1:], "bias")
     function = typed(relay.nn.layer_norm(x, scale, bias))
     close(function, lambda x, scale, bias: normed(x, -1) * scale + bias)
+
+
+@pytest.mark.parametrize(("rows", "turns"), [(784, 8), (197, 1), (130, 2), (64, 1)])
+def test_rows_one_after_the_other_share_their_buffers(rows, turns):
+    tasks = row_kernel(typed(relay.nn.softmax(variable((rows, 1000)))), TARGET).body
+    assert (tasks.kind, tasks.extent) == (tvm.tir.ForKind.PARALLEL, rows // turns)
+    body = tasks.body
+    while isinstance(body, tvm.tir.Allocate):
+        body = body.body
+    assert (turns == 1) != (isinstance(body, tvm.tir.For) and body.extent == turns)
 
 
 @pytest.mark.parametrize("shape", ROWS, ids=str)

@@ -24,6 +24,11 @@ VECTOR = 16
 """Most elements of a vector; compilers split it where registers are shorter."""
 SUMS = 4
 """Vectors that a reduction is summed up in, so that additions need not wait for each other."""
+TURNS = range(1, 9)
+"""Numbers of rows, one after the other, for which buffers may be allocated together: TVM takes
+those above 1024 bytes from its pool, which takes as long as ten vectors do."""
+ENOUGH_TASKS = 64
+"""Iterations of a parallel loop that lanes can share evenly."""
 NEAR_BYTES = 32 << 10
 """Bytes of the nearest cache, which rows that are computed at once should fit."""
 
@@ -92,10 +97,15 @@ class Emitter:
 
     def statement(self) -> tir.Stmt:
         """Statement that computes the function."""
-        row = tir.Var("row", "int32")
+        row, task = tir.Var("row", "int32"), tir.Var("task", "int32")
         count = self.begin_at(row)
-        body = allocated(self.buffers, sequence(self._passes()))
-        return tir.For(row, 0, count, tir.ForKind.PARALLEL, body)
+        passes = sequence(self._passes())
+        step = max(n for n in TURNS if count % n == 0 and (n == 1 or count >= n * ENOUGH_TASKS))
+        turns = loop(
+            step,
+            lambda turn: tir.stmt_functor.substitute(passes, {row: task * step + turn}),
+        )
+        return tir.For(task, 0, count // step, tir.ForKind.PARALLEL, allocated(self.buffers, turns))
 
     def begin_at(self, row: tir.PrimExpr) -> int:
         """Number of rows, or of times that rows are computed at once; ``row`` is one of them."""
