@@ -14,10 +14,12 @@ from tvm_ios.support.exact_bits import exact_bits
 
 
 def test_tvm_has_its_own_schedules_back() -> None:
-    stock = topi.x86.schedule_injective
+    stock, resize = topi.x86.schedule_injective, topi.image.resize2d
     with own_schedules(TARGET):
         assert topi.x86.schedule_injective is not stock
+        assert topi.image.resize2d is not resize
     assert topi.x86.schedule_injective is stock
+    assert topi.image.resize2d is resize
 
 
 def test_nothing_changes_for_gpus_or_exact_bits() -> None:
@@ -65,6 +67,7 @@ def test_other_processors_get_kernels(target: str) -> None:
         relay.nn.relu(relay.var("x", shape=(3, 17, 17))),
         relay.mean(relay.var("x", shape=(1, 3, 17, 17)), (2, 3)),
         relay.nn.global_avg_pool2d(relay.var("x", shape=(1, 2, 7, 7, 16)), layout="NCHW16c"),
+        relay.image.resize2d(relay.var("x", shape=(1, 3, 7, 7)), (14, 15)),
     ):
         kernel = lower(value, chosen)
         assert tvm.build(kernel.module(), target=tvm.target.Target(chosen, host=chosen))

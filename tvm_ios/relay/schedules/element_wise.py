@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tvm import te, tir
 
+from tvm_ios.relay.row_kernels.tensors import stages_of
 from tvm_ios.relay.schedules.flat_axes import (
     TILE,
     Tile,
@@ -21,7 +22,10 @@ from tvm_ios.relay.schedules.flat_axes import (
 )
 from tvm_ios.relay.schedules.whole_vectors import mark
 
-__all__ = ["schedule_element_wise"]
+__all__ = ["HELD", "schedule_element_wise"]
+
+HELD = "tvm_ios_held"
+"""Attribute of computations whose elements are read often enough to have memory of their own."""
 
 ENOUGH_TASKS = 64
 """Iterations of a parallel loop that lanes can share evenly."""
@@ -34,23 +38,39 @@ TILED = ("float32", "int32", "uint32")
 
 
 def schedule_element_wise(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | None:
-    """Schedule of the outputs of injective operators; None where no loop is over memory."""
+    """Schedule of the outputs of injective operators; None where no loop is over memory.
+
+    What is :data:`HELD` has memory of its own.
+    """
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
-    loops = [_loops(out, [other for other in outs if other is not out]) for out in outs]
-    if None in loops:
+    held = _held_behind(outs)
+    made = [*outs, *held]
+    loops = [_loops(out, [other for other in made if other is not out]) for out in made]
+    # To gather elements takes less time than to compute for each what is held.
+    if None in loops or not (held or all(loops)):
         return None
     schedule = te.create_schedule([out.op for out in outs])
     te.schedule.AutoInlineInjective(schedule)
-    for out, found in zip(outs, loops, strict=True):
+    for stage in held:
+        schedule[stage].compute_root()
+    for out, found in zip(made, loops, strict=True):
         if isinstance(found, Tile):
             _schedule_tiles(schedule[out], found)
-        elif found:
+        elif found is not None:
             _schedule_rows(schedule[out], found)
     return schedule
 
 
+def _held_behind(outs: list[te.Tensor]) -> list[te.Tensor]:
+    stages = {stage.op: stage for out in outs for stage in stages_of(out)}
+    return [stage for stage in stages.values() if HELD in (stage.op.attrs or ())]
+
+
 def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
-    """Number of last axes of an output that are one loop over memory, or two as a tile."""
+    """Number of last axes of an output that are one loop over memory, or two as a tile.
+
+    None where it is not known.
+    """
     extents = extents_of(out.shape)
     if not isinstance(out.op, te.ComputeOp) or not extents or 0 in extents:
         return None
@@ -58,13 +78,19 @@ def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
     if reads is None:
         return None
     flat = flat_suffix(out.op.axis, reads)
-    return flat or (transposed_suffix(out.op.axis, reads) if out.dtype in TILED else None)
+    tiled = out.dtype in TILED and not flat
+    return (transposed_suffix(out.op.axis, reads) if tiled else None) or flat
 
 
-def _schedule_rows(stage: te.Stage, count: int) -> None:
+def _schedule_rows(stage: te.Stage, flat: int) -> None:
     axes = list(stage.op.axis)
+    count = max(flat, 1)
     inner = stage.fuse(*axes[-count:])
-    mark(stage, inner)
+    if flat or stage.is_output:
+        # LLVM gathers faster by itself, but has no vector mathematics for what an output does then.
+        mark(stage, inner)
+    if not stage.is_output and math.prod(map(_extent, axes)) < LONG:
+        return
     elements = math.prod(_extent(axis) for axis in axes[-count:])
     outer = [(axis, _extent(axis)) for axis in axes[:-count]]
     if not _shares_outer(outer, elements):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
+from types import ModuleType
 from typing import Any
 
 import tvm
@@ -16,6 +17,7 @@ from tvm_ios.kernels.lowering_context import lowering_with
 from tvm_ios.relay.schedules.concatenations import concatenated, schedule_concatenation
 from tvm_ios.relay.schedules.element_wise import schedule_element_wise
 from tvm_ios.relay.schedules.reductions import schedule_reduction
+from tvm_ios.relay.schedules.resizes import resized
 from tvm_ios.relay.schedules.whole_vectors import whole_vectors
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -23,14 +25,15 @@ __all__ = ["own_schedules"]
 
 FLAT = 1
 """Phase of TVM's lowering in which buffers are flat and loops not yet vectors."""
-OWN: dict[str, Callable[..., te.Schedule | te.Tensor | None]] = {
-    "concatenate": concatenated,
-    "schedule_concatenate_cpu": schedule_concatenation,
-    "schedule_injective": schedule_element_wise,
-    "schedule_reduce": schedule_reduction,
-    "schedule_adaptive_pool": schedule_reduction,
+OWN: dict[tuple[ModuleType, str], Callable[..., te.Schedule | te.Tensor | None]] = {
+    (topi.x86, "concatenate"): concatenated,
+    (topi.x86, "schedule_concatenate_cpu"): schedule_concatenation,
+    (topi.x86, "schedule_injective"): schedule_element_wise,
+    (topi.x86, "schedule_reduce"): schedule_reduction,
+    (topi.x86, "schedule_adaptive_pool"): schedule_reduction,
+    (topi.image, "resize2d"): resized,
 }
-"""Ours, by the name of TVM's for x86 that does what ours leaves."""
+"""Ours, by module and name of TVM's that does what ours leaves."""
 
 
 @contextmanager
@@ -44,15 +47,15 @@ def own_schedules(target: tvm.target.Target) -> Iterator[None]:
     if not wanted or len(PassContext.current().instruments):
         yield
         return
-    theirs = {name: getattr(topi.x86, name) for name in OWN}
-    for name, stock in theirs.items():
-        setattr(topi.x86, name, partial(_made, OWN[name], stock, get_ident()))
+    theirs = {place: getattr(*place) for place in OWN}
+    for place, stock in theirs.items():
+        setattr(*place, partial(_made, OWN[place], stock, get_ident()))
     try:
         with lowering_with([(FLAT, whole_vectors)]):
             yield
     finally:
-        for name, stock in theirs.items():
-            setattr(topi.x86, name, stock)
+        for place, stock in theirs.items():
+            setattr(*place, stock)
 
 
 def _made(
