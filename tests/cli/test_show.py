@@ -84,6 +84,8 @@ def test_what_was_tuned_tells_why(fork, tmp_path, capsys):
     model = tvm_ios.compile_schedule(*fork, "llvm -opt-level=0", lanes=1)
 
     class Told:
+        evidence = None
+
         def as_text(self):
             return "kept sequential: nothing was faster"
 

@@ -135,10 +135,11 @@ def test_a_tuned_model_computes_what_stock_tvm_computes(net, tuned: tvm_ios.Comp
 
 def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -> None:
     report = tuned.report()
-    assert report.operators == len(tuned.graph) == len(tuned.schedule.operator_names)
-    assert report.stages == len(tuned.schedule.stages)
+    counts = report.counts()
+    assert counts["operators"] == len(tuned.graph) == len(tuned.schedule.operator_names)
+    assert counts["stages"] == len(tuned.schedule.stages)
     assert "100.0%" in report.coverage
-    assert report.stages_priced <= report.stages_possible
+    assert counts["stages_priced"] <= counts["stages_possible"]
     assert report.measured > 0
     assert set(report.phase_s) == {"build", "search", "lower", "compare"}
     assert f"kept {report.kept.value}" in report.as_text()
@@ -148,9 +149,7 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
 def test_the_kept_model_is_traced_and_a_page_shows_it(
     tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:
-    evidence = tuned.evidence
-    assert evidence.kept == tuned.report().kept.value
-    assert evidence.race == tuned.report().comparison
+    evidence = tuned.report().evidence
     # Its parts of split launches count as one; what is a view is not launched.
     launched = {tuned.plan.launches[i].operator for g in tuned.plan.groups for i in g.launches}
     assert {event.operator for event in evidence.traced.timeline} == launched
@@ -169,7 +168,7 @@ def test_the_kept_model_is_traced_and_a_page_shows_it(
     tuned.export_library(tmp_path / "net.so")
     story = read_story(tmp_path / "net.so")
     assert story.evidence == evidence
-    assert tuned.report().story == story
+    assert tuned.story() == story
     assert ReportPage(story=story, title="the net", command="some command").to_html() == page
 
 
@@ -282,8 +281,9 @@ def test_merges_that_pad_kernels_are_not_even_searched(net, database: Path) -> N
                 QUICK, search=SearchOptions.of(strategies=["merge"], pad_merged_kernels=padded)
             ),
         )
-        possible[padded] = tuned.report().stages_possible
-        assert padded or tuned.report().padded_kernels == 0
+        counts = tuned.report().counts()
+        possible[padded] = counts["stages_possible"]
+        assert padded or counts["padded_kernels"] == 0
     # Of the first level's 1x1, 3x3 and 1x1 all four sets may merge, or one; of the second's
     # 3x3 and 1x1 both, or none.
     assert possible[True] - possible[False] == 3 + 1
@@ -344,7 +344,8 @@ def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
     database = tmp_path / "prices.sqlite"
     model = tvm_ios.tune(net.mod, net.params, TARGET, database=database, options=options)
     report = model.report()
-    assert report.stages_priced == report.stages_possible == report.operators
+    counts = report.counts()
+    assert counts["stages_priced"] == counts["stages_possible"] == counts["operators"]
     names = set(report.comparison.names)
     assert "ios" not in names
     assert names <= {"sequential", "greedy", "ios + list"}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 import tvm_ios
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.cost.measured import MeasureCounters
-from tvm_ios.errors import OptionError
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.report.records_in_force import (
     KernelRecord,
@@ -20,42 +18,61 @@ from tvm_ios.report.records_in_force import (
     RecordFormat,
     RecordsInForce,
 )
-from tvm_ios.report.tune_report import Contestant, TuneReport
+from tvm_ios.report.tune_report import TuneReport
+from tvm_ios.runtime.artifact.evidence import Evidence
+from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search import SearchOptions, search_ios
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.result import BlockReport, SearchResult
 from tvm_ios.support.stored_value import StoredValue
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what never runs
 
 
 @pytest.fixture
-def report() -> TuneReport:
+def report(graph: OperatorGraph, schedule: InterOpSchedule) -> TuneReport:
     rounds = tuple(
         CompareRound(run_ns=(2e6 + i, 1.5e6 + i, 1e6 + i), ping_pong_ns=50.0, slow=False)
         for i in range(7)
     )
     names = ("sequential", "greedy", "ios")
-    return TuneReport(
-        kept=Contestant.IOS,
-        reason="2.000 times as fast as sequential order (1.990 to 2.010)",
-        coverage="9 of 9 operators scheduled",
-        operators=9,
-        stages=5,
-        concurrent_stages=2,
-        merged_stages=1,
-        padded_merged_stages=0,
-        padded_kernels=0,
-        blocks=3,
+    block = BlockReport(
+        operators=tuple(range(len(graph))),
+        latency_ns=900_000,
         states=40,
         transitions=100,
-        stages_possible=60,
-        stages_priced=20,
+        single_merges=0,
+        distinct_stages=60,
+        priced=20,
+        num_schedules=1,
+        seconds=0.5,
+    )
+    return TuneReport(
+        story=ModelStory(
+            graph=graph,
+            schedule_json=schedule.to_json(),
+            report="",
+            machine={},
+            versions={},
+            evidence=Evidence(
+                kept="ios",
+                reason="2.000 times as fast as sequential order (1.990 to 2.010)",
+                race=Comparison(names=names, rounds=rounds, confidence=0.95, notes=()),
+                lanes=2,
+                phase_s={"build": 1.25, "search": 3.5},
+            ),
+        ),
+        search=SearchResult(
+            schedule=schedule,
+            latency_ns=900_000,
+            sequential_ns=1_900_000,
+            blocks=(block,),
+            seconds=0.5,
+        ),
+        coverage="7 of 8 operators scheduled",
         measured=15,
         from_database=4,
-        predicted_ns=900_000,
-        predicted_sequential_ns=1_900_000,
-        comparison=Comparison(names=names, rounds=rounds, confidence=0.95, notes=()),
         arena_bytes=2_500_000,
-        phase_s={"build": 1.25, "search": 3.5},
         notes=("one thing", "another"),
     )
 
@@ -66,8 +83,8 @@ def test_the_page_tells_every_fact(report: TuneReport) -> None:
     assert report.coverage in lines
     text = " ".join(lines)
     for part in (
-        "9 operators in 5 stages, 2 of them concurrent, 1 merged",
-        "3 blocks, 40 states, 100 transitions",
+        "8 operators in 5 stages, 0 of them concurrent, 1 merged",
+        "1 blocks, 40 states, 100 transitions",
         "20 of 60 possible stages priced",
         "15 workloads measured, 4 in the profile database",
         "predicted ios 0.9000 ms, sequential 1.9000 ms",
@@ -83,7 +100,7 @@ def test_the_summary_is_the_result_on_a_few_lines(report: TuneReport) -> None:
     assert report.summary().splitlines() == [
         f"kept ios: {report.reason}",
         report.coverage,
-        "9 operators in 5 stages, 2 of them concurrent, 1 merged",
+        "8 operators in 5 stages, 0 of them concurrent, 1 merged",
         "latency 1.0000 ms (1.0000 to 1.0000)",
         "took 5 s; the full report has 2 notes",
     ]
@@ -93,26 +110,36 @@ def test_the_summary_is_the_result_on_a_few_lines(report: TuneReport) -> None:
     assert one.endswith("the full report has 1 note")
 
 
-def test_a_list_has_tasks_on_lanes(report: TuneReport) -> None:
-    listed = replace(report, kept=Contestant.IOS_LIST, list_lanes=2)
-    lines = listed.as_text().splitlines()
+def with_schedule(report: TuneReport, schedule: InterOpSchedule, kept: str) -> TuneReport:
+    evidence = replace(report.evidence, kept=kept)
+    story = replace(report.story, schedule_json=schedule.to_json(), evidence=evidence)
+    return replace(report, story=story)
+
+
+def test_a_list_has_tasks_on_lanes(report: TuneReport, schedule: InterOpSchedule) -> None:
+    listed = replace(schedule, home_lanes=(0, 1, 0, 0, 1, 0, 0, 0))
+    lines = with_schedule(report, listed, "ios + list").as_text().splitlines()
     assert lines[0].startswith("kept ios + list: ")
-    assert "9 operators as a list on 2 lanes, 1 merged" in lines
+    assert "8 operators as a list on 2 lanes, 1 merged" in lines
 
 
-def test_kernels_padded_with_zeros_are_told_in_a_line(report: TuneReport) -> None:
-    assert "NaN" not in report.as_text()
-    lines = replace(report, padded_merged_stages=1, padded_kernels=2).as_text().splitlines()
-    (line,) = [line for line in lines if "NaN" in line]
+def test_kernels_padded_with_zeros_are_told_in_a_line(
+    report: TuneReport, graph: OperatorGraph
+) -> None:
+    in_order = with_schedule(report, sequential_schedule(graph), "sequential")
+    assert "NaN" not in in_order.as_text()
+    (line,) = [line for line in report.as_text().splitlines() if "NaN" in line]
     assert line == (
-        "merged stages that pad kernels with zeros: 1, padded convolutions in them: 2; around "
+        "merged stages that pad kernels with zeros: 1, padded convolutions in them: 1; around "
         "an inf or NaN of their input they give NaN, which a ReLU may make 0 "
         "(pad_merged_kernels=False merges equal kernels only)"
     )
 
 
 @pytest.mark.slow(1)
-def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(branching) -> None:
+def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(
+    report: TuneReport, branching
+) -> None:
     """Of the first level, two 1x1 kernels and a 3x3; and two of one size."""
     mod, params = branching
     plain = tvm_ios.compile_schedule(mod, params, TARGET, lanes=1)
@@ -124,25 +151,11 @@ def test_padded_kernels_are_counted_in_the_schedule_that_was_kept(branching) -> 
             SearchOptions(strategies=frozenset({Strategy.MERGE}), pad_merged_kernels=padded),
         )
         model = tvm_ios.compile_schedule(mod, params, TARGET, schedule=search.schedule, lanes=1)
-        report = TuneReport.of(
-            kept=Contestant.IOS,
-            reason="",
-            story=model.story(),
-            arena_bytes=model.plan.arena_bytes,
-            records=model.records,
-            coverage="",
-            counters=MeasureCounters(),
-            search=search,
-            comparison=Comparison(names=(), rounds=(), confidence=0.95, notes=()),
-            phase_s={},
-            notes=(),
-        )
-        reported[padded] = (
-            report.merged_stages,
-            report.padded_merged_stages,
-            report.padded_kernels,
-        )
-        assert ("pad kernels with zeros: 2" in report.as_text()) == padded
+        told = replace(report, story=replace(model.story(), evidence=report.evidence))
+        counts = told.counts()
+        names = ("merged_stages", "padded_merged_stages", "padded_kernels")
+        reported[padded] = tuple(counts[name] for name in names)
+        assert ("pad kernels with zeros: 2" in told.as_text()) == padded
     assert reported == {True: (2, 2, 3), False: (1, 0, 0)}
 
 
@@ -153,14 +166,10 @@ class MergesPay:
         return [10 for _ in stages]
 
 
-def test_a_report_of_no_model_has_no_page(report: TuneReport) -> None:
-    with pytest.raises(OptionError, match=r"take the report of what tvm_ios\.tune returns"):
-        report.to_html()
-
-
-def test_json_holds_every_field_and_the_raw_rounds(report: TuneReport) -> None:
+def test_json_holds_every_count_and_the_raw_rounds(report: TuneReport) -> None:
     data = json.loads(report.to_json())
-    assert set(data) == {field.name for field in fields(TuneReport)}
+    assert data | report.counts() == data
+    assert (data["reason"], data["notes"]) == (report.reason, ["one thing", "another"])
     assert data["kept"] == "ios"
     assert data["phase_s"] == {"build": 1.25, "search": 3.5}
     stored = StoredValue(data["comparison"], "comparison")

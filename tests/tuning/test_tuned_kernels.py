@@ -97,7 +97,7 @@ def test_the_curve_is_that_of_records_for_the_target(fork, log, tmp_path):
     shared.write_text(own.replace("core-avx2", "core2") + own)
     model = tune(fork, tmp_path, QUICK, tuning="autotvm", tuning_records=shared)
     measured = shared.read_text().count("core-avx2")  # those of a merge are new
-    assert model.evidence.curve[-1].candidates == measured
+    assert model.report().evidence.curve[-1].candidates == measured
 
 
 @pytest.mark.slow

@@ -22,7 +22,6 @@ from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
-from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
@@ -52,8 +51,6 @@ class CompiledModel:
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
     """Tuning records of its kernels; None where nobody gave any."""
-    evidence: Evidence | None = None
-    """Measurements of ``tune``; None where the schedule was given."""
 
     @property
     def module(self) -> tvm.IRModule:
@@ -121,13 +118,14 @@ class CompiledModel:
 
     def story(self) -> ModelStory:
         """Story for files and pages: graph, schedule, machine, versions, and reasons."""
+        told = self.tune_report
         return ModelStory(
             graph=self.graph,
             schedule_json=self.schedule.to_json(),
-            report="" if self.tune_report is None else self.tune_report.as_text(),
+            report="" if told is None else told.as_text(),
             machine=dict(machine_facts()),
             versions=dict(version_facts()),
-            evidence=self.evidence,
+            evidence=None if told is None else told.evidence,
         )
 
     def report(self) -> TuneReport:

@@ -272,18 +272,15 @@ def _tune_race(given: TuneCall) -> TuneRace:
     else:
         records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
     _LOG.info("kept %s: %s", end.kept.value, end.reason)
-    model = replace(end.model, records=records, evidence=evidence)
-    report = TuneReport.of(
-        kept=end.kept,
-        reason=end.reason,
-        story=model.story(),
+    model = replace(end.model, records=records)
+    report = TuneReport(
+        story=replace(model.story(), evidence=evidence),
         arena_bytes=model.plan.arena_bytes,
         records=records,
         coverage=main.built.extraction.coverage.as_text(),
-        counters=main.prices.counters,
+        measured=main.prices.counters.priced,
+        from_database=main.prices.counters.from_database,
         search=main.found.searches[Contestant.IOS.value],
-        comparison=end.comparison,
-        phase_s=call.clock.phase_s,
         remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(

@@ -6,14 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 from tvm_ios.core.merge_rule import count_padded_kernels
-from tvm_ios.cost.measured import MeasureCounters
-from tvm_ios.errors import OptionError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.records_in_force import RecordsInForce
+from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.result import SearchResult
 
@@ -40,108 +38,79 @@ class Contestant(Enum):
 class TuneReport:
     """Facts of one tuning."""
 
-    kept: Contestant
-    """Contestant whose schedule was kept; sequential order where nothing beat it."""
-    reason: str
-    coverage: str
-    """Scheduled share of the model, and operators left in place, in words."""
-    operators: int
-    stages: int
-    """Stages of the kept schedule."""
-    concurrent_stages: int
-    """Number of stages with more than one group."""
-    merged_stages: int
-    padded_merged_stages: int
-    """Number of merged stages with kernels of different sizes."""
-    padded_kernels: int
-    """Number of convolutions in them whose kernels are padded with zeros."""
-    blocks: int
-    states: int
-    transitions: int
-    stages_possible: int
-    stages_priced: int
-    """Number of distinct stages whose price the search asked for."""
+    story: ModelStory
+    """Story of the kept model: graph, schedule, and the measurements of :attr:`evidence`."""
+    search: SearchResult
+    """Search of the IOS schedule."""
     measured: int
     """Number of distinct workloads measured, operators with and without help counted apart."""
     from_database: int
     """Number of distinct workloads whose price was in the profile database."""
-    predicted_ns: int
-    """Sum of the prices of the IOS schedule, in nanoseconds."""
-    predicted_sequential_ns: int
-    comparison: Comparison
-    """Race of all schedules on our runtime, with raw rounds."""
+    coverage: str
+    """Scheduled share of the model, and operators left in place, in words."""
     arena_bytes: int
     """Bytes of memory planned for activations."""
-    phase_s: Mapping[str, float]
-    """Seconds by phase, in order."""
     notes: tuple[str, ...]
-    list_lanes: int = 0
-    """Number of lanes of the kept schedule, if it is a list."""
     remembered: str = ""
     """Line on what came from the profile database, from which days, and what was measured."""
     tuning: str = ""
     """Task table of kernel tuning; empty without tuning."""
     records: RecordsInForce | None = None
     """Tuning records of the scheduled kernels; None where nobody gave any."""
-    story: ModelStory | None = None
-    """Story of the kept model with its measurements, for :meth:`to_html`."""
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        kept: Contestant,
-        reason: str,
-        story: ModelStory,
-        arena_bytes: int,
-        records: RecordsInForce | None,
-        coverage: str,
-        counters: MeasureCounters,
-        search: SearchResult,
-        comparison: Comparison,
-        phase_s: Mapping[str, float],
-        notes: tuple[str, ...],
-        remembered: str = "",
-        tuning: str = "",
-    ) -> TuneReport:
-        """Report of a tuning that kept the model of ``story``."""
-        schedule = story.schedule
+    @property
+    def evidence(self) -> Evidence:
+        """Measurements of the kept model and its rivals."""
+        assert self.story.evidence is not None, "only tune makes reports, and it measures"
+        return self.story.evidence
+
+    @property
+    def kept(self) -> Contestant:
+        """Contestant whose schedule was kept; sequential order where nothing beat it."""
+        return Contestant(self.evidence.kept)
+
+    @property
+    def reason(self) -> str:
+        """Sentence for people that says why this schedule was kept."""
+        return self.evidence.reason
+
+    @property
+    def comparison(self) -> Comparison:
+        """Race of all schedules on our runtime, with raw rounds."""
+        return self.evidence.race
+
+    @property
+    def phase_s(self) -> Mapping[str, float]:
+        """Seconds by phase, in order."""
+        return self.evidence.phase_s
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of operators, of stages of the kept schedule, and of the search, by name."""
+        schedule, operators = self.story.schedule, self.story.graph.operators
         wide = [stage for stage in schedule.stages if len(stage.groups) > 1]
         merged = [stage for stage in wide if stage.is_merge]
-        operators = story.graph.operators
         padded = [
             count_padded_kernels([operators[index].convolution for index in stage.operators])
             for stage in merged
         ]
-        report = cls(
-            kept=kept,
-            reason=reason,
-            coverage=coverage,
-            operators=len(story.graph),
-            stages=len(schedule.stages),
-            concurrent_stages=len(wide) - len(merged),
-            merged_stages=len(merged),
-            padded_merged_stages=sum(count > 0 for count in padded),
-            padded_kernels=sum(padded),
-            blocks=len(search.blocks),
-            states=search.states,
-            transitions=search.transitions,
-            stages_possible=search.distinct_stages,
-            stages_priced=search.priced,
-            measured=counters.priced,
-            from_database=counters.from_database,
-            predicted_ns=search.latency_ns,
-            predicted_sequential_ns=search.sequential_ns,
-            comparison=comparison,
-            arena_bytes=arena_bytes,
-            phase_s=dict(phase_s),
-            notes=notes,
-            list_lanes=schedule.num_home_lanes,
-            remembered=remembered,
-            tuning=tuning,
-            records=records,
-        )
-        return replace(report, story=replace(story, report=report.as_text()))
+        return {
+            "operators": len(operators),
+            "stages": len(schedule.stages),
+            "list_lanes": schedule.num_home_lanes,
+            "concurrent_stages": len(wide) - len(merged),
+            "merged_stages": len(merged),
+            "padded_merged_stages": sum(count > 0 for count in padded),
+            "padded_kernels": sum(padded),
+            "blocks": len(self.search.blocks),
+            "states": self.search.states,
+            "transitions": self.search.transitions,
+            "stages_possible": self.search.distinct_stages,
+            "stages_priced": self.search.priced,
+            "measured": self.measured,
+            "from_database": self.from_database,
+            "predicted_ns": self.search.latency_ns,
+            "predicted_sequential_ns": self.search.sequential_ns,
+        }
 
     def summary(self) -> str:
         """The result on a few lines, with the latency and the interval that holds its median."""
@@ -164,15 +133,16 @@ class TuneReport:
             f"{name} {self.comparison.median_ns(name) / 1e6:.4f} ms"
             for name in self.comparison.names
         )
+        found = self.search
         lines = [
             *([self.tuning] if self.tuning else []),
             *self._result(),
             *self._padding(),
-            f"search: {self.blocks} blocks, {self.states} states, {self.transitions} transitions; "
-            f"{self.stages_priced} of {self.stages_possible} possible stages priced "
+            f"search: {len(found.blocks)} blocks, {found.states} states, {found.transitions} "
+            f"transitions; {found.priced} of {found.distinct_stages} possible stages priced "
             f"({self.measured} workloads measured, {self.from_database} in the profile database)",
-            f"predicted ios {self.predicted_ns / 1e6:.4f} ms, sequential "
-            f"{self.predicted_sequential_ns / 1e6:.4f} ms; measured {medians}",
+            f"predicted ios {found.latency_ns / 1e6:.4f} ms, sequential "
+            f"{found.sequential_ns / 1e6:.4f} ms; measured {medians}",
             f"memory of activations {self.arena_bytes / 1e6:.2f} MB",
             f"time: {phases}",
         ]
@@ -180,27 +150,29 @@ class TuneReport:
 
     def _result(self) -> tuple[str, ...]:
         """Lines on the kept schedule: its reason, kernels and stages."""
+        counts = self.counts()
+        form = (
+            f"as a list on {counts['list_lanes']} lanes"
+            if counts["list_lanes"]
+            else f"in {counts['stages']} stages, {counts['concurrent_stages']} of them concurrent"
+        )
         return (
             f"kept {self.kept.value}: {self.reason}",
             *([self.remembered] if self.remembered else []),
             self.coverage,
             *([] if self.records is None else [self.records.as_text()]),
-            f"{self.operators} operators {self._form()}, {self.merged_stages} merged",
+            f"{counts['operators']} operators {form}, {counts['merged_stages']} merged",
         )
-
-    def _form(self) -> str:
-        if self.list_lanes:
-            return f"as a list on {self.list_lanes} lanes"
-        return f"in {self.stages} stages, {self.concurrent_stages} of them concurrent"
 
     def _padding(self) -> tuple[str, ...]:
         """Line on the effect of padded merged kernels on inf and NaN; empty without them."""
-        if not self.padded_kernels:
+        counts = self.counts()
+        if not counts["padded_kernels"]:
             return ()
         return (
-            f"merged stages that pad kernels with zeros: {self.padded_merged_stages}, padded "
-            f"convolutions in them: {self.padded_kernels}; around an inf or NaN of their input "
-            "they give NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal "
+            f"merged stages that pad kernels with zeros: {counts['padded_merged_stages']}, padded "
+            f"convolutions in them: {counts['padded_kernels']}; around an inf or NaN of their "
+            "input they give NaN, which a ReLU may make 0 (pad_merged_kernels=False merges equal "
             "kernels only)",
         )
 
@@ -209,18 +181,23 @@ class TuneReport:
 
         Title and command are those of :class:`~tvm_ios.report.html.report_page.ReportPage`.
         """
-        if self.story is None:
-            raise OptionError(
-                "this report has no story of its model, which a page shows; take the report of "
-                "what tvm_ios.tune returns"
-            )
-        return ReportPage(story=self.story, title=title, command=command).to_html()
+        story = replace(self.story, report=self.as_text())
+        return ReportPage(story=story, title=title, command=command).to_html()
 
     def to_json(self) -> str:
         """Report as JSON with raw rounds; of the story only facts that stand nowhere else."""
-        data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        data["kept"] = self.kept.value
-        data["comparison"] = self.comparison.as_record()
-        data["records"] = None if self.records is None else self.records.as_record()
-        data["story"] = None if self.story is None else self.story.as_record()
+        data = {
+            "kept": self.kept.value,
+            "reason": self.reason,
+            "coverage": self.coverage,
+            **self.counts(),
+            "comparison": self.comparison.as_record(),
+            "arena_bytes": self.arena_bytes,
+            "phase_s": dict(self.phase_s),
+            "notes": self.notes,
+            "remembered": self.remembered,
+            "tuning": self.tuning,
+            "records": None if self.records is None else self.records.as_record(),
+            "story": self.story.as_record(),
+        }
         return json.dumps(data, indent=1)
