@@ -17,7 +17,7 @@ from tvm_ios.host import default_lanes, host_target, processor_name
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
-from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["LocalCpu", "LocalSession"]
@@ -90,7 +90,7 @@ class LocalSession(MeasuringSession):
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
         """Operator libraries on this processor."""
         if self._libraries is None:
-            self._libraries = OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm")
+            self._libraries = OpenLibraries(ThisProcessor(), store, target_kind="llvm")
         return self._libraries
 
     def close(self) -> None:

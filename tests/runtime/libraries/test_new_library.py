@@ -43,7 +43,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
-from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR
+from tvm_ios.runtime.libraries.open_libraries import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.c_compiler import compile_object, compile_shared
@@ -216,7 +216,7 @@ class FakeLibrary:
         """It is always there."""
 
     def open(self, device: Any, store: Any) -> OpenFake:
-        assert device is THIS_PROCESSOR
+        assert isinstance(device, ThisProcessor)
         self.seen.open += 1
         return OpenFake(self)
 

@@ -14,17 +14,22 @@ size_t dnnl_memory_desc_get_size(const void* descriptor) {
 }
 #elif defined(UNLIKE)
 int dnnl_memory_desc_equal(const void* one, const void* other) {
-  int (*real)(const void*, const void*) = REAL("dnnl_memory_desc_equal");
-  return !real(one, other);
+  (void)one, (void)other;
+  return 0; /* each tensor is copied, which changes no number */
 }
-#elif defined(OTHER_CODE)
+#elif defined(OTHER_CODE) || defined(REFERENCE)
+#ifdef REFERENCE
+#define NAME "ref:any"
+#else
+#define NAME "other:code"
+#endif
 int dnnl_primitive_desc_query(const void* primitive, int what, int index, void* result) {
   int (*real)(const void*, int, int, void*) = REAL("dnnl_primitive_desc_query");
   int status = real(primitive, what, index, result);
-  if (what == 8) *(const char**)result = "other:code";
+  if (what == 8) *(const char**)result = NAME;
   return status;
 }
-#elif defined(OTHER_THREADS)
+#elif defined(OTHER_THREADS) || defined(OTHER_INTERFACE)
 typedef struct {
   int major, minor, patch;
   const char* hash;
@@ -34,7 +39,11 @@ const Version* dnnl_version(void) {
   static Version version;
   const Version* (*real)(void) = REAL("dnnl_version");
   version = *real();
+#ifdef OTHER_THREADS
   version.cpu_runtime = 4; /* TBB */
+#else
+  version.major = 4, version.minor = version.patch = 9;
+#endif
   return &version;
 }
 #elif defined(FAILING)

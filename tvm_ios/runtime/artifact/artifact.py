@@ -33,7 +33,7 @@ from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import read_call
-from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -182,7 +182,7 @@ def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:
     machine the plan stays as it is.
     """
     try:
-        with OpenLibraries(THIS_PROCESSOR, target_kind="llvm", store=store) as libraries:
+        with OpenLibraries(ThisProcessor(), target_kind="llvm", store=store) as libraries:
             return libraries.complete(plan)
     except HostError:
         return plan

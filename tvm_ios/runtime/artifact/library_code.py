@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +31,19 @@ def native_code(plan: ExecutionPlan, folder: Path) -> LibraryCode:
     libraries = [library for library in map(find_library, keys) if library is not None]
     if len(libraries) == 1:
         program = libraries[0].program([call.descriptor for call in calls])
-        if program is not None:
-            made = compile_beside(folder / "library_calls.c", program.source)
-            return LibraryCode(objects=(made,), function=program.function)
+        code = libraries[0].native_object()
+        if program is not None and code is not None:
+            made = compile_beside(folder / "library_calls.c", _data_source(program.calls))
+            return LibraryCode(objects=(code, made), function=program.function)
     objects = [library.native_object() for library in libraries]
     return LibraryCode(objects=tuple(path for path in objects if path is not None))
+
+
+def _data_source(calls: Sequence[bytes]) -> str:
+    """C source of the number of calls and of each call's data, with its size in bytes before it."""
+    numbers = array("q", [len(calls)])
+    for data in calls:
+        numbers.append(len(data))
+        numbers.frombytes(data)
+    values = ", ".join(map(str, numbers))
+    return f"#include <stdint.h>\nconst int64_t tvm_ios_calls_data[] = {{{values}}};\n"

@@ -14,7 +14,7 @@ from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
-from tvm_ios.runtime.libraries.open_libraries import THIS_PROCESSOR, LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["MultiStreamGraphModule"]
@@ -57,7 +57,8 @@ class MultiStreamGraphModule(PlanModule):
     ) -> None:
         memory = PlanMemory(plan, params)
         with ExitStack() as undo:
-            libraries = undo.enter_context(OpenLibraries(THIS_PROCESSOR, store, target_kind="llvm"))
+            here = ThisProcessor(kernels=library)
+            libraries = undo.enter_context(OpenLibraries(here, store, target_kind="llvm"))
             # Calls change by it and tensors do not, so the memory still fits.
             plan = libraries.complete(plan)
             calls = LaunchCalls(libraries)

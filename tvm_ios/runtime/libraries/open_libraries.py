@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
@@ -27,7 +27,6 @@ from tvm_ios.runtime.libraries.protocol import (
 )
 
 __all__ = [
-    "THIS_PROCESSOR",
     "LaunchCalls",
     "OpenLibraries",
     "ThisProcessor",
@@ -40,8 +39,8 @@ __all__ = [
 class ThisProcessor:
     """The processor of this process, as a device that operator libraries are opened on."""
 
-
-THIS_PROCESSOR: Final = ThisProcessor()
+    kernels: KernelLibrary | None = None
+    """A loaded file that may bring native code of operator libraries along."""
 
 
 def uses_libraries(plan: ExecutionPlan) -> bool:

@@ -135,11 +135,14 @@ class OpenLibrary(Protocol[Call]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProgram:
-    """Native code of an operator library for one model, in place of its native object."""
+    """Calls of an operator library as data, for its native object to make ready without Python.
 
-    source: str
-    """C source of the function that makes calls, and of ``tvm_ios_open_calls``,
-    ``tvm_ios_close_calls`` and ``tvm_ios_explain_call``, as ``model_image.h`` has them."""
+    The object has ``tvm_ios_open_calls``, ``tvm_ios_close_calls`` and ``tvm_ios_explain_call``, as
+    ``model_image.h`` declares them.
+    """
+
+    calls: tuple[bytes, ...]
+    """Data of each call in whole numbers of 8 bytes, in the order of the launches."""
     function: str
     """Name of the function that makes a call, with the signature of TVM's kernels."""
 
@@ -219,15 +222,9 @@ class OperatorLibrary(Protocol):
         ...
 
     def program(self, calls: Sequence[Any]) -> CallProgram | None:
-        """Native code that makes the calls of a model ready without Python.
+        """The calls of a model as data, for C; None where only Python makes them ready.
 
-        None where only Python can, or the library is not installed. ``calls`` has a complete call
-        for each launch.
-
-        Raises
-        ------
-        ExecutionError
-            If the library fails.
+        ``calls`` has the call of each launch.
         """
         ...
 
@@ -248,7 +245,7 @@ class OperatorLibrary(Protocol):
         ----------
         device
             Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
-            and :data:`~tvm_ios.runtime.libraries.open_libraries.THIS_PROCESSOR` for ``llvm``.
+            and a :class:`~tvm_ios.runtime.libraries.open_libraries.ThisProcessor` for ``llvm``.
         store
             Facts that were found out before; new ones are added.
 

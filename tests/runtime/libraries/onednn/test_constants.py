@@ -14,14 +14,13 @@ import tvm
 
 import tvm_ios
 from tests.runtime.libraries.onednn import networks as n
+from tests.runtime.libraries.onednn.prepared import prepared
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.libraries.known import read_call
-from tvm_ios.runtime.libraries.onednn.cuts import whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnLane, OnednnProcessor
-from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -204,17 +203,10 @@ def test_weights_that_are_inputs_are_read_in_every_run(onednn):
 
 def test_constant_weights_have_memory_and_others_workspace(model, onednn):
     (call,) = [launch.call.descriptor for launch in model.plan.launches if launch.call]
-    processor = OnednnProcessor(lanes=1)
-    undone = []
-    maker = PrimitiveMaker(onednn, processor._engine, lambda *undo: undone.append(undo))
-    made = maker.make(whole_call(call), "here")
     varying = replace(call, weight=replace(call.weight, constant=False))
-    every_run = maker.make(whole_call(varying), "here")
-    assert (made.once, every_run.once, every_run.constant_bytes) == (1, 0, 0)
-    assert made.constant_bytes >= 4 * 3 * 3 * 32 * 64
-    for function, *arguments in reversed(undone):
-        function(*arguments)
-    processor.close()
+    with prepared(call) as (made,), prepared(varying) as (every_run,):
+        assert (made.once, every_run.once, every_run.constant_bytes) == (1, 0, 0)
+        assert made.constant_bytes >= 4 * 3 * 3 * 32 * 64
 
 
 def test_packed_weights_are_set_and_loaded_from_a_file(onednn, tmp_path):

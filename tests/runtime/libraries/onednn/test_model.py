@@ -6,6 +6,7 @@ import ctypes
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tvm import relay
 
 import tvm_ios
 from tests.runtime.libraries.onednn.networks import BLOCK, TARGET
+from tests.runtime.libraries.onednn.prepared import parts_of
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
@@ -33,7 +35,6 @@ from tvm_ios.runtime.libraries.known import onednn_library, read_call
 from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
-from tvm_ios.runtime.libraries.onednn.native_calls import _NativePrimitive
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.c_compiler import compile_shared
@@ -161,20 +162,17 @@ def test_what_the_library_returns_names_the_operator(built, expected):
     model = lower_schedule(built, greedy_schedule(built.graph), lanes=2)
     with model.executor() as module:
         prepared = next(iter(module._lane_executor._calls._calls.values()))
-        arrays = [a for a in prepared._kept if getattr(a, "_type_", None) is _NativePrimitive]
-        handles = [primitive.primitive for array in arrays for primitive in array]
-        for array in arrays:
-            for primitive in array:
-                primitive.primitive = None
+        made = [each for part in parts_of(prepared.resource) for each in part.primitives]
+        handles = [each.primitive for each in made]
+        for each in made:
+            each.primitive = None
         with pytest.raises(
             ExecutionError,
             match=r"operator '\w+' \(by oneDNN\): dnnl_primitive_execute failed: invalid_.*DNN 3",
         ):
             run(module)
-        for primitive, handle in zip(
-            (primitive for array in arrays for primitive in array), handles, strict=True
-        ):
-            primitive.primitive = handle
+        for each, handle in zip(made, handles, strict=True):
+            each.primitive = handle
         np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
 
 
@@ -201,10 +199,10 @@ def test_code_of_another_interface_is_left_alone(built, tmp_path):
     source.write_text("int tvm_ios_onednn_run(void) { return -1; }")
     old = ctypes.CDLL(str(compile_shared(source)))
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
-    processor = OnednnProcessor(lanes=1)
+    processor = OnednnProcessor(lanes=1, kernels=SimpleNamespace(code=old))
     call = next(launch.call.descriptor for launch in model.plan.launches if launch.call)
     (complete,) = processor.complete([call]).values()
-    lane = processor.on_lane(LibraryLane(take_workspace=0, give_workspace=0, code=old))
+    lane = processor.on_lane(LibraryLane(take_workspace=0, give_workspace=0))
     assert lane.prepare(complete, "conv").function != address_of(old, "tvm_ios_onednn_run")
     lane.close()
     processor.close()

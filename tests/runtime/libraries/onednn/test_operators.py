@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -11,10 +10,9 @@ import pytest
 from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
+from tests.runtime.libraries.onednn.prepared import prepared
 from tvm_ios.runtime.libraries.onednn.call import Primitive, StepKind
-from tvm_ios.runtime.libraries.onednn.cuts import cut_call, whole_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
-from tvm_ios.runtime.libraries.onednn.primitives import PrimitiveMaker
 
 TOLERANCE = 1e-5
 """Of the largest number: float32 sums of a few hundred products, in any order."""
@@ -197,13 +195,9 @@ def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(o
     if not onednn.isa.startswith("avx"):
         pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
     (call,) = n.computed(OPERATORS[name], lanes=2).calls
-    with ExitStack() as undo:
-        processor = OnednnProcessor()
-        undo.callback(processor.close)
-        maker = PrimitiveMaker(onednn, processor._engine, undo.callback)
-        made = maker.make(whole_call(call), name)
-    assert "gemm" not in made.implementation
-    assert len(made.primitives) > 1, "tensors are reordered around it"
+    with prepared(call) as (made,):
+        assert not any("gemm" in code for code in made.codes)
+        assert made.count > 1, "tensors are reordered around it"
 
 
 @pytest.mark.slow(2)
@@ -212,13 +206,8 @@ def test_columns_of_many_rows_are_written_where_they_belong(onednn, rows, moved)
     if not onednn.isa.startswith("avx512"):
         pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
     (call,) = n.computed(partial(n.dense, rows=rows, columns=64), lanes=1).calls
-    parts = cut_call(call, (1, 2, 1))
-    with ExitStack() as undo:
-        processor = OnednnProcessor()
-        undo.callback(processor.close)
-        maker = PrimitiveMaker(onednn, processor._engine, undo.callback)
-        made = [maker.make(part, "dense") for part in parts]
-    assert [len(part.primitives) - part.once for part in made] == [1 + moved] * 2
+    with prepared(call, (1, 2, 1)) as (_, *parts):
+        assert [part.count - part.once for part in parts] == [1 + moved] * 2
 
 
 @pytest.mark.slow

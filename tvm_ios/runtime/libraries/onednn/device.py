@@ -9,29 +9,26 @@ from dataclasses import replace
 
 from tvm_ios.errors import DatabaseError, ExecutionError, HostError
 from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
-from tvm_ios.runtime.libraries.onednn.cuts import (
-    Counts,
-    candidates,
-    cut_call,
-    whole_call,
-)
+from tvm_ios.runtime.libraries.onednn.call_data import counts_of
+from tvm_ios.runtime.libraries.onednn.cuts import Counts, candidates
 from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import (
     CALLS_SOURCE,
-    NativeFunctions,
+    NativeOnednn,
     OnednnPreparedCall,
 )
-from tvm_ios.runtime.libraries.onednn.primitives import MadePart, PrimitiveMaker
 from tvm_ios.runtime.libraries.onednn.search import fastest_counts
 from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 
-__all__ = ["CPU_ENGINE", "OnednnLane", "OnednnProcessor", "make_parts"]
+__all__ = ["OnednnLane", "OnednnProcessor"]
 
-CPU_ENGINE = 1
+_NOBODY = LibraryLane(take_workspace=0, give_workspace=0)
+"""No lane: a call that is prepared for it is not made."""
 NOT_COMPUTED = "none"
 """Stored in place of a cut where oneDNN has no fast code for a call."""
 
@@ -41,23 +38,23 @@ class OnednnProcessor:
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
     Cuts are tried on all usable cores unless ``lanes`` says how many. Without a store, and with one
-    that cannot be used, they are found anew for each object of this class.
+    that cannot be used, they are found anew for each object of this class. ``kernels`` is a file
+    that may bring the C code along.
     """
 
     def __init__(
         self,
         *,
         library: Onednn | None = None,
+        kernels: KernelLibrary | None = None,
         store: FactStore | None = None,
         lanes: int | None = None,
     ) -> None:
         self.library = library or load_onednn()
-        self.functions = NativeFunctions.of(self.library)
+        self._kernels = kernels  # its code stays loaded as long as this uses it
+        self._native = NativeOnednn(self.library, None if kernels is None else kernels.code)
         self._store = store
         self._lanes = default_lanes() if lanes is None else lanes
-        self._undo = ExitStack()
-        self._engine = self.library.make("dnnl_engine_create", CPU_ENGINE, 0)
-        self._undo.callback(self.library.call, "dnnl_engine_destroy", self._engine)
         self._cuts: dict[str, OnednnCut | None] = {}
 
     def complete(self, calls: Iterable[OnednnCall]) -> dict[OnednnCall, OnednnCall | None]:
@@ -96,7 +93,7 @@ class OnednnProcessor:
         return f"{self._version}-{call.cut.as_text()}{weights}-{CALLS_SOURCE.digest}"
 
     def on_lane(self, lane: LibraryLane) -> OnednnLane:
-        """Maker of calls for any lane; HostError if there is no code to make them with."""
+        """Maker of calls for any lane."""
         return OnednnLane(self, lane)
 
     def as_text(self) -> str:
@@ -107,14 +104,14 @@ class OnednnProcessor:
         self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane, undo: ExitStack
     ) -> OnednnPreparedCall:
         """A call as a whole and in parts; ``undo`` frees what it takes."""
-        maker = PrimitiveMaker(self.library, self._engine, undo.callback)
-        whole, *parts = make_parts(maker, call, counts, where)
-        return OnednnPreparedCall(self.library, self.functions, whole, parts, lane)
+        prepared = self._native.prepare(call, counts, where, lane)
+        undo.callback(prepared.close)
+        return prepared
 
     def close(self) -> None:
         """Destroy the engine; may be called twice."""
         self._cuts.clear()
-        self._undo.close()
+        self._native.close()
 
     def _completed(self, call: OnednnCall) -> OnednnCall | None:
         if self._fits(call.cut):
@@ -141,8 +138,7 @@ class OnednnProcessor:
         fitting = next((each for each in ways if math.prod(each) == self._lanes), ways[0])
         for counts in dict.fromkeys((fitting, ways[0])):
             with ExitStack() as undo, suppress(OnednnRefusalError):
-                maker = PrimitiveMaker(self.library, self._engine, undo.callback)
-                make_parts(maker, call, counts, call.as_text())
+                self.prepare(call, counts, call.as_text(), _NOBODY, undo)
                 return _text_of(counts)
         return NOT_COMPUTED
 
@@ -204,14 +200,6 @@ class OnednnProcessor:
         return f"{processor_name()}, lanes: {self._lanes}"
 
 
-def make_parts(
-    maker: PrimitiveMaker, call: OnednnCall, counts: Counts, where: str
-) -> list[MadePart]:
-    """The whole call, then its parts; the whole alone where it is not cut."""
-    parts = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
-    return [maker.make(part, where) for part in (whole_call(call), *parts)]
-
-
 def _text_of(counts: Counts) -> str:
     return "x".join(map(str, counts))
 
@@ -226,11 +214,8 @@ class OnednnLane:
 
     def prepare(self, call: OnednnCall, operator: str) -> OnednnPreparedCall:
         """A call ready to be made; ExecutionError if oneDNN refuses it."""
-        cut = call.cut
-        assert cut is not None, "complete() gives every call one"
-        counts = (cut.batches, cut.channels, cut.rows)
-        where = f"operator {operator!r}"
-        return self._processor.prepare(call, counts, where, self._lane, self._undo)
+        where = f"operator {operator!r}, {call.as_text()}"
+        return self._processor.prepare(call, counts_of(call), where, self._lane, self._undo)
 
     def close(self) -> None:
         """Destroy what was made for the calls; twice is fine."""

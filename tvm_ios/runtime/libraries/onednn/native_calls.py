@@ -3,169 +3,112 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from ctypes import Structure, c_int, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import Structure, c_size_t, c_void_p
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from tvm_ios.errors import ExecutionError
+from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.runtime.base.native_runtime import address_of
-from tvm_ios.runtime.libraries.onednn.library import Onednn
-from tvm_ios.runtime.libraries.onednn.primitives import LINE_BYTES, MadePart, MadePrimitive
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.call_data import call_data
+from tvm_ios.runtime.libraries.onednn.cuts import Counts
+from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.support.c_compiler import NativeSource
 
-__all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeFunctions", "OnednnPreparedCall"]
+__all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeOnednn", "OnednnPreparedCall"]
 
 CALLS_SOURCE = NativeSource(Path(__file__).parent / "native" / "onednn_calls.c")
-RUN_CALL = "tvm_ios_onednn_run_2"
-"""Name of the C function that makes a call; the number is that of the structures it reads."""
-# The keys are SET_ADDRESS and EXECUTE of onednn_calls.c.
-_FAILED = {1: "dnnl_memory_set_data_handle", 2: "dnnl_primitive_execute"}
+RUN_CALL = "tvm_ios_onednn_run_3"
+"""Name of the C function that makes a call; the number is that of all that Python calls there."""
+_REFUSED = 1
+_TEXT_BYTES = 512
 
 
-class NativeFunctions(Structure):
-    """``OnednnFunctions``: functions of oneDNN and of its OpenMP that native code calls."""
+class _Host(Structure):
+    """``CallHost`` of ``model_image.h``: functions that calls use."""
 
-    _fields_ = [(name, c_void_p) for name in ("execute", "place", "get_threads", "set_threads")]
+    _fields_ = [(name, c_void_p) for name in ("take_workspace", "give_workspace", "launch")]
 
-    @classmethod
-    def of(cls, library: Onednn) -> NativeFunctions:
-        """The functions of a loaded library."""
-        openmp = (library.get_threads, library.set_threads)
-        return cls(
-            library.address("dnnl_primitive_execute"),
-            library.address("dnnl_memory_set_data_handle"),
-            *(None if each is None else ctypes.cast(each, c_void_p).value for each in openmp),
+
+class NativeOnednn:
+    """Functions and an engine of oneDNN, as C has them to make calls ready.
+
+    ``code`` is a loaded file that may bring the C code along; else it is compiled.
+
+    Raises
+    ------
+    HostError
+        If this oneDNN does not fit, or there is no C compiler.
+    """
+
+    def __init__(self, library: Onednn, code: ctypes.CDLL | None = None) -> None:
+        brings = code is not None and hasattr(code, RUN_CALL)
+        self.code = code if code is not None and brings else CALLS_SOURCE.library
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        self.code.tvm_ios_onednn_open.restype = c_void_p
+        handle = c_void_p(library.handle)
+        self._opened = c_void_p(self.code.tvm_ios_onednn_open(handle, text, c_size_t(_TEXT_BYTES)))
+        if not self._opened:
+            raise HostError(library.unfit(text.value.decode(errors="replace")))
+
+    def prepare(
+        self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane
+    ) -> OnednnPreparedCall:
+        """A call as a whole and in parts, to be closed; ``where`` is the operator or purpose."""
+        data, text, made = (
+            call_data(call, counts),
+            ctypes.create_string_buffer(_TEXT_BYTES),
+            c_void_p(),
         )
+        host = _Host(lane.take_workspace, lane.give_workspace, lane.split_region or None)
+        code = self.code.tvm_ios_onednn_prepare(
+            self._opened,
+            ctypes.byref(host),
+            data,
+            c_size_t(len(data)),
+            ctypes.byref(made),
+            text,
+            c_size_t(_TEXT_BYTES),
+        )
+        if code:
+            kind = OnednnRefusalError if code == _REFUSED else ExecutionError
+            raise kind(_message(where, text.value))
+        return OnednnPreparedCall(self.code, made)
 
-
-class _NativeArgument(Structure):
-    _fields_ = [("argument", c_int), ("memory", c_void_p)]
-
-
-class _NativePrimitive(Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("primitive", "stream", "arguments")),
-        *((name, c_void_p) for name in ("positions", "offsets")),
-        ("count", c_int64),
-    ]
-
-
-class _NativePart(Structure):
-    _fields_ = [
-        ("primitives", c_void_p),
-        ("count", c_int64),
-        ("once", c_int64),
-        ("workspace_bytes", c_uint64),
-        ("constants", c_void_p),
-        ("made_from", c_void_p),
-    ]
-    made_from: int | None
-    """Address of the constants that something was made of; None until it is made again."""
-
-
-class _NativeCall(Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("functions", "take", "give", "launch")),
-        *((name, c_void_p) for name in ("whole", "parts")),
-        ("num_parts", c_int64),
-        *((name, c_int32) for name in ("status", "failed")),
-    ]
+    def close(self) -> None:
+        """Destroy the engine, once all calls are closed; may be called twice."""
+        self.code.tvm_ios_onednn_close(self._opened)
+        self._opened = c_void_p()
 
 
 class OnednnPreparedCall:
-    """A call ready to be made from C, whole and in parts; keeps its native form alive.
+    """A call ready to be made from C, whole and in parts, until it is closed."""
 
-    There are no parts where the call is not cut. The lane lends workspace, splits regions, and may
-    bring the native code along.
-    """
-
-    def __init__(
-        self,
-        library: Onednn,
-        functions: NativeFunctions,
-        whole: MadePart,
-        parts: Sequence[MadePart],
-        lane: LibraryLane,
-    ) -> None:
-        brings = lane.code is not None and hasattr(lane.code, RUN_CALL)
-        self.function = address_of(
-            lane.code if lane.code and brings else CALLS_SOURCE.library, RUN_CALL
-        )
-        self._library = library
-        self._kept: list[Any] = [functions]
-        self._made_once: list[_NativePart] = []
-        self._native = _NativeCall(
-            functions=ctypes.addressof(functions),
-            take=lane.take_workspace,
-            give=lane.give_workspace,
-            launch=lane.split_region or None,
-            whole=self._parts([whole]),
-            parts=self._parts(parts),
-            num_parts=len(parts),
-        )
+    def __init__(self, code: ctypes.CDLL, made: c_void_p) -> None:
+        self.function = address_of(code, RUN_CALL)
+        self._code = code
+        self._made = made
 
     @property
     def resource(self) -> int:
         """Address of the native call."""
-        return ctypes.addressof(self._native)
+        return self._made.value or 0
 
     def constants_changed(self) -> None:
         """Have the next run reorder constants again."""
-        for part in self._made_once:
-            part.made_from = None
+        self._code.tvm_ios_onednn_forget_constants(self._made)
 
     def failure(self, where: str) -> ExecutionError | None:
         """Error of the call of oneDNN that failed, once; None if no call of oneDNN failed."""
-        status, self._native.status = self._native.status, 0
-        if not status:
-            return None
-        return self._library.failed(_FAILED[self._native.failed], status, where)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._code.tvm_ios_explain_call(self._made, text, c_size_t(_TEXT_BYTES))
+        return ExecutionError(_message(where, text.value)) if text.value else None
 
-    def _parts(self, parts: Sequence[MadePart]) -> int:
-        address = self._array(
-            _NativePart,
-            [
-                _NativePart(
-                    primitives=self._array(
-                        _NativePrimitive, [*map(self._primitive, part.primitives)]
-                    ),
-                    count=len(part.primitives),
-                    once=part.once,
-                    workspace_bytes=part.workspace_bytes,
-                    constants=self._constants(part.constant_bytes),
-                )
-                for part in parts
-            ],
-        )
-        array = (_NativePart * len(parts)).from_address(address)
-        self._made_once += [each for each in array if each.once]
-        return address
+    def close(self) -> None:
+        """Destroy all that was made for the call; it must not be used any more."""
+        self._code.tvm_ios_onednn_drop(self._made)
 
-    def _constants(self, size_bytes: int) -> int | None:
-        """Address of memory for constants, untouched so far: only the whole or its parts run."""
-        if not size_bytes:
-            return None
-        memory = np.empty(size_bytes + LINE_BYTES, dtype="uint8")
-        self._kept.append(memory)
-        address = int(memory.ctypes.data)
-        return address + -address % LINE_BYTES
 
-    def _primitive(self, made: MadePrimitive) -> _NativePrimitive:
-        arguments = made.arguments
-        return _NativePrimitive(
-            made.handle,
-            made.stream,
-            self._array(_NativeArgument, [_NativeArgument(a.number, a.memory) for a in arguments]),
-            self._array(c_int64, [each.position for each in arguments]),
-            self._array(c_int64, [each.offset for each in arguments]),
-            len(arguments),
-        )
-
-    def _array(self, kind: Any, values: Sequence[Any]) -> int:
-        array = (kind * max(1, len(values)))(*values)
-        self._kept.append(array)
-        return ctypes.addressof(array)
+def _message(where: str, said: bytes) -> str:
+    told = said.decode(errors="replace")
+    return f"{where}: {told}; compile without onednn=True, or give another libdnnl"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.errors import HostError
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
+from tvm_ios.runtime.libraries.onednn.call_data import call_data, counts_of
 from tvm_ios.runtime.libraries.onednn.matching.matched_call import match_call
 from tvm_ios.runtime.libraries.protocol import CallProgram, FactStore
 from tvm_ios.support.stored_value import StoredValue
@@ -54,32 +54,28 @@ class OnednnLibrary:
         return OnednnCall.from_data(data)
 
     def native_object(self) -> Path:
-        """The object file of the function that makes the calls."""
+        """The object file of the functions that prepare calls and make them."""
         from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
         return CALLS_SOURCE.as_object()
 
     def program(self, calls: Sequence[OnednnCall]) -> CallProgram | None:
-        """C program that makes the calls ready by this process's oneDNN; None without oneDNN."""
-        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+        """The calls as data; None where one has no cut, as it was found on no processor."""
         from tvm_ios.runtime.libraries.onednn.native_calls import RUN_CALL  # noqa: PLC0415
-        from tvm_ios.runtime.libraries.onednn.program import program_source  # noqa: PLC0415
 
-        try:
-            library = load_onednn()
-        except HostError:
+        if any(call.cut is None for call in calls):
             return None
-        return CallProgram(source=program_source(library, calls), function=RUN_CALL)
+        data = [call_data(call, counts_of(call)) for call in calls]
+        return CallProgram(calls=tuple(data), function=RUN_CALL)
 
     def require(self) -> None:
         """Load libdnnl, or say what to install."""
-        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+        from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor  # noqa: PLC0415
 
-        load_onednn()
+        OnednnProcessor().close()
 
     def open(self, device: Any, store: FactStore | None) -> OnednnProcessor:
         """Cuts and prepared calls on this processor."""
         from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor  # noqa: PLC0415
 
-        del device  # there is one processor in a process
-        return OnednnProcessor(store=store)
+        return OnednnProcessor(kernels=device.kernels, store=store)

@@ -3,60 +3,11 @@
  * The resource is the call as it was prepared for one executor: the whole as one sequence of
  * primitives, and the same cut into parts, each a sequence of its own. The parts are the tasks of a
  * parallel region: any idle lane may take one. Where a region is not split, the whole runs. A launch
- * runs once in a run, so no part is ever executed twice at a time. libdnnl is not linked: Python
- * finds it and hands in its functions.
+ * runs once in a run, so no part is ever executed twice at a time.
  */
-#include <stddef.h>
-#include <stdint.h>
-
-#include "../../../base/native/tvm_abi.h"
+#include "onednn_prepare.h"
 
 #define CPU_DEVICE_TYPE 1
-enum { WORKSPACE = -1, OUTPUT = -2, CONSTANTS = -3 }; /* in place of the position of an input */
-
-typedef struct {
-  int (*execute)(void* primitive, void* stream, int count, const void* arguments);
-  int (*set_address)(void* memory, void* address);
-  int (*get_threads)(void);        /* of OpenMP; NULL: there is none */
-  void (*set_threads)(int number); /* of the calling thread */
-} OnednnFunctions;
-
-enum { SET_ADDRESS = 1, EXECUTE = 2 }; /* what failed */
-
-typedef struct { /* dnnl_exec_arg_t */
-  int argument;
-  void* memory;
-} ExecutedArgument;
-
-typedef struct {
-  void* primitive;
-  void* stream;
-  const ExecutedArgument* arguments;
-  const int64_t* positions; /* of each argument among the inputs of the launch, or one of the above */
-  const int64_t* offsets;   /* bytes, of each */
-  int64_t count;
-} OnednnPrimitive;
-
-typedef struct {
-  const OnednnPrimitive* primitives;
-  int64_t count;
-  int64_t once;             /* the first so many only make something of constants */
-  uint64_t workspace_bytes; /* of the lane that runs it */
-  char* constants;          /* what was made of them; the part's own */
-  const void* made_from;    /* where they lay then; NULL: it is to be made, says Python */
-} OnednnPart;
-
-typedef struct {
-  const OnednnFunctions* functions;
-  void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
-  int (*give_workspace)(int device_type, int device_id, void* address);
-  FTVMParallelLaunch launch; /* NULL: nobody helps */
-  OnednnPart* whole;
-  OnednnPart* parts;
-  int64_t num_parts;
-  int32_t status; /* of oneDNN, where it failed; read and cleared by Python */
-  int32_t failed; /* what failed then */
-} OnednnCall;
 
 typedef struct {
   OnednnCall* call;
@@ -70,9 +21,9 @@ static char* address_of(const Running* running, int64_t position) {
   return (char*)tensor->data + tensor->byte_offset;
 }
 
-static int fail(OnednnCall* call, int what, int status) {
+static int fail(OnednnCall* call, const char* what, int status) {
   __atomic_store_n(&call->failed, what, __ATOMIC_RELAXED);
-  __atomic_store_n(&call->status, status, __ATOMIC_RELAXED);
+  __atomic_store_n(&call->status, status, __ATOMIC_RELEASE);
   return -1;
 }
 
@@ -85,17 +36,18 @@ static char* base_of(const Running* running, const OnednnPart* part, char* works
 /* Runs of a launch follow each other, whichever lanes they are on, so a part's own memory needs no
  * lock. Constants that lie elsewhere than before are others. */
 static int execute_from(const Running* running, OnednnPart* part, char* workspace, int64_t first) {
-  const OnednnFunctions* functions = running->call->functions;
+  const Onednn* onednn = running->call->onednn;
   for (int64_t i = first; i < part->count; ++i) {
     const OnednnPrimitive* each = &part->primitives[i];
     for (int64_t k = 0; k < each->count; ++k) {
       char* base = base_of(running, part, workspace, each->positions[k]);
-      int status = functions->set_address(each->arguments[k].memory, base + each->offsets[k]);
-      if (status) return fail(running->call, SET_ADDRESS, status);
+      int status =
+          onednn->memory_set_data_handle(each->arguments[k].memory, base + each->offsets[k]);
+      if (status) return fail(running->call, "dnnl_memory_set_data_handle", status);
     }
-    int status =
-        functions->execute(each->primitive, each->stream, (int)each->count, each->arguments);
-    if (status) return fail(running->call, EXECUTE, status);
+    int status = onednn->primitive_execute(each->primitive, part->stream, (int)each->count,
+                                           each->arguments);
+    if (status) return fail(running->call, "dnnl_primitive_execute", status);
   }
   return 0;
 }
@@ -114,36 +66,112 @@ static int execute(const Running* running, OnednnPart* part, char* workspace) {
 
 static int run_part(const Running* running, OnednnPart* part) {
   OnednnCall* call = running->call;
-  const OnednnFunctions* functions = call->functions;
   char* workspace = NULL;
   if (part->workspace_bytes) {
-    workspace = call->take_workspace(CPU_DEVICE_TYPE, 0, part->workspace_bytes, TYPE_FLOAT, 32);
+    workspace =
+        call->host.take_workspace(CPU_DEVICE_TYPE, 0, part->workspace_bytes, TYPE_FLOAT, 32);
     if (!workspace) return -1;
   }
-  /* The primitive was made for one thread; nothing in it may begin a team. The number is that of the
-   * calling thread, which may be the user's: it gets its own back. */
-  int before = functions->get_threads ? functions->get_threads() : 1;
-  if (before != 1) functions->set_threads(1);
+  int before = hold_threads(call->onednn);
   int code = execute(running, part, workspace);
-  if (before != 1) functions->set_threads(before);
-  if (workspace) call->give_workspace(CPU_DEVICE_TYPE, 0, workspace);
+  give_threads_back(call->onednn, before);
+  if (workspace) call->host.give_workspace(CPU_DEVICE_TYPE, 0, workspace);
   return code;
 }
 
 static int run_task(int task, TVMParallelGroupEnv* env, void* data) {
   const Running* running = data;
   OnednnCall* call = running->call;
-  if (env->num_task == 1) return run_part(running, call->whole);
+  if (env->num_task == 1) return run_part(running, call->parts);
   int code = 0;
-  for (int64_t part = task; part < call->num_parts; part += env->num_task)
+  for (int64_t part = 1 + task; part < call->num_parts; part += env->num_task)
     code |= run_part(running, &call->parts[part]);
   return code;
 }
 
-int32_t tvm_ios_onednn_run_2(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
+/* The number is that of everything Python calls here. */
+int32_t tvm_ios_onednn_run_3(TVMValue* arguments, int32_t* type_codes, int32_t num_arguments,
                              TVMValue* value, int32_t* code, void* resource) {
   OnednnCall* call = resource;
   Running running = {call, arguments, num_arguments};
-  if (call->num_parts < 2 || !call->launch) return run_part(&running, call->whole) ? -1 : 0;
-  return call->launch(run_task, &running, (int)call->num_parts) ? -1 : 0;
+  int tasks = (int)call->num_parts - 1;
+  if (tasks < 2 || !call->host.launch) return run_part(&running, call->parts) ? -1 : 0;
+  return call->host.launch(run_task, &running, tasks) ? -1 : 0;
+}
+
+/* ---- for Python ---- */
+
+Onednn* tvm_ios_onednn_open(void* library, char* text, size_t size) {
+  return open_library(library, text, size);
+}
+
+void tvm_ios_onednn_close(Onednn* onednn) { close_library(onednn); }
+
+int tvm_ios_onednn_prepare(const Onednn* onednn, const CallHost* host, const void* data,
+                           size_t size_bytes, OnednnCall** made, char* text, size_t size) {
+  return prepare_call(onednn, host, data, size_bytes, made, text, size);
+}
+
+void tvm_ios_onednn_drop(OnednnCall* call) { drop_call(call); }
+
+/* Have the next run reorder constants again. */
+void tvm_ios_onednn_forget_constants(OnednnCall* call) {
+  for (int64_t i = 0; i < call->num_parts; ++i) call->parts[i].made_from = NULL;
+}
+
+/* ---- for programs without Python ---- */
+
+/* Number of calls, then each with its size in bytes before it; the file has them beside this. */
+extern const int64_t tvm_ios_calls_data[] __attribute__((weak, visibility("hidden")));
+
+static Onednn* opened;
+static OnednnCall** calls;
+static int64_t num_calls;
+
+/* TVM_IOS_ONEDNN names the file, as in Python; else the loader finds it. */
+static int open_named(char* text, size_t size) {
+  const char* named = getenv("TVM_IOS_ONEDNN");
+  if (!named || !*named) named = "libdnnl.so.3";
+  char reason[256] = "no memory";
+  void* library = dlopen(named, RTLD_LAZY | RTLD_LOCAL);
+  if (!library)
+    return say(text, size, "oneDNN 3 computes operators of it, and there is none: let "
+               "LD_LIBRARY_PATH name the folder of libdnnl.so.3, or TVM_IOS_ONEDNN the file (%s)",
+               dlerror());
+  if ((opened = open_library(library, reason, sizeof reason))) return 0;
+  return say(text, size, "%s cannot be used: %s", named, reason);
+}
+
+int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size) {
+  char reason[256];
+  if (open_named(text, size)) return -1;
+  const int64_t* next = tvm_ios_calls_data;
+  int64_t count = *next++;
+  if (!(calls = calloc(count + 1, sizeof *calls))) return say(text, size, "no memory for calls");
+  for (; num_calls < count; ++num_calls) {
+    int64_t size_bytes = *next++;
+    if (prepare_call(opened, host, (const CallData*)next, size_bytes, &calls[num_calls], reason,
+                     sizeof reason))
+      return say(text, size, "call %lld of oneDNN: %s; export the model on a machine like this one",
+                 (long long)num_calls, reason);
+    resources[num_calls] = calls[num_calls];
+    next += size_bytes / sizeof *next;
+  }
+  return 0;
+}
+
+void tvm_ios_close_calls(void) {
+  while (num_calls) drop_call(calls[--num_calls]);
+  free(calls);
+  calls = NULL;
+  close_library(opened);
+  opened = NULL;
+}
+
+void tvm_ios_explain_call(void* resource, char* text, size_t size) {
+  OnednnCall* call = resource;
+  int status = __atomic_exchange_n(&call->status, 0, __ATOMIC_ACQUIRE);
+  if (status)
+    say(text, size, "%s failed: %s (%s)", call->failed, call->onednn->status2str(status),
+        call->onednn->name);
 }
