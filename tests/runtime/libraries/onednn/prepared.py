@@ -1,4 +1,4 @@
-"""What C made of a call, read from its memory: ``OnednnCall`` of ``native/onednn_call.h``."""
+"""Calls as C made them ready, read from its memory: ``OnednnCall`` of ``onednn_call.h``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANE = LibraryLane(
 
 class MadePrimitive(Structure):
     _fields_ = [
-        *((name, c_void_p) for name in ("primitive", "arguments", "positions", "offsets")),
+        *((name, c_void_p) for name in ("primitive", "arguments", "places")),
         ("count", c_int64),
     ]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart, Counts, cut_call, whole_call
-from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor
+from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor, in_order
 
 __all__ = ["PRIMITIVES", "STEPS", "call_data", "counts_of"]
 
@@ -20,7 +21,7 @@ __all__ = ["PRIMITIVES", "STEPS", "call_data", "counts_of"]
 _VERSION = 1
 _CALL = struct.Struct("4i")
 _WINDOW = struct.Struct("15q")
-_STEP = struct.Struct("q2d")
+_STEP = struct.Struct("2i2d")
 _TENSOR = struct.Struct("4i14q")
 _AXES, _WINDOW_AXES = 6, 3
 _OUTPUT = -2
@@ -65,7 +66,8 @@ def call_data(call: OnednnCall, counts: Counts) -> bytes:
     """A call as a whole and in parts; the whole alone where it is not cut."""
     cut = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
     parts = (whole_call(call), *cut)
-    head = _CALL.pack(_VERSION, PRIMITIVES[call.primitive], len(parts), len(call.steps))
+    steps = len(call.steps) + (call.bias is not None)
+    head = _CALL.pack(_VERSION, PRIMITIVES[call.primitive], len(parts), steps)
     return b"".join([head, *map(_part, parts)])
 
 
@@ -76,15 +78,17 @@ def counts_of(call: OnednnCall) -> Counts:
 
 
 def _part(part: CallPart) -> bytes:
-    call = part.call
-    places = zip(part.offsets, part.strides, strict=True)
-    data, weight, bias, *operands = [
-        _tensor(tensor, *next(places)) if tensor is not None else bytes(_TENSOR.size)
-        for tensor in (call.data, call.weight, call.bias, *(step.operand for step in call.steps))
-    ]
-    result = _tensor(call.result, *next(places))
-    steps = map(_step, call.steps, operands)
-    return b"".join([_window(call), data, weight, bias, result, *steps])
+    call, places = part.call, zip(part.offsets, part.strides, strict=True)
+
+    def lying(tensor: OnednnTensor | None) -> bytes:
+        return bytes(_TENSOR.size) if tensor is None else _tensor(tensor, *next(places))
+
+    data, weight, bias = map(lying, (call.data, call.weight, call.bias))
+    steps = [_step(step, lying(step.operand)) for step in call.steps]
+    if call.bias is not None:
+        offset = part.offsets[call.inputs.index(call.bias)]
+        steps.insert(0, _bias_step(call.bias, len(call.result.extents), offset))
+    return b"".join([_window(call), data, weight, bias, lying(call.result), *steps])
 
 
 def _window(call: OnednnCall) -> bytes:
@@ -96,8 +100,17 @@ def _window(call: OnednnCall) -> bytes:
     return _WINDOW.pack(*(number for row in rows for number in _filled(row, _WINDOW_AXES)))
 
 
+def _bias_step(bias: OnednnTensor, axes: int, offset: int) -> bytes:
+    """The bias as a sum with a tensor of all axes of the result, one value a channel."""
+    extents = (1, *bias.extents, *(1,) * (axes - 2))
+    wide = replace(bias, extents=extents, format=in_order(axes))
+    return _step(Step(kind=StepKind.ADD, operand=wide), _tensor(wide, offset, None))
+
+
 def _step(step: Step, operand: bytes) -> bytes:
-    return _STEP.pack(STEPS[step.kind], step.alpha, step.beta) + operand
+    extents = () if step.operand is None else step.operand.extents
+    axes = sum(1 << axis for axis, extent in enumerate(extents) if extent > 1)
+    return _STEP.pack(STEPS[step.kind], axes, step.alpha, step.beta) + operand
 
 
 def _tensor(tensor: OnednnTensor, offset: int, strides: tuple[int, ...] | None) -> bytes:

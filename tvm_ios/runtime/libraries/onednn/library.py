@@ -5,11 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from tvm_ios.core.onednn_files import (
-    ONEDNN_VARIABLE,
-    OnednnVersion,
-    find_onednn,
-)
+from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, OnednnVersion, find_onednn
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.support.extras import install_command
 
@@ -31,12 +27,6 @@ class Onednn:
         self.library = library
         self.path = path
         self.version = version
-
-    @property
-    def handle(self) -> int:
-        """Handle of the loader, in which C looks functions up."""
-        handle: int = self.library._handle  # noqa: SLF001 - ctypes tells it in no other way
-        return handle
 
     @property
     def isa(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import Structure, c_size_t, c_void_p
+from ctypes import c_size_t, c_void_p
 from pathlib import Path
 
 from tvm_ios.errors import ExecutionError, HostError
@@ -24,12 +24,6 @@ _REFUSED = 1
 _TEXT_BYTES = 512
 
 
-class _Host(Structure):
-    """``CallHost`` of ``model_image.h``: functions that calls use."""
-
-    _fields_ = [(name, c_void_p) for name in ("take_workspace", "give_workspace", "launch")]
-
-
 class NativeOnednn:
     """Functions and an engine of oneDNN, as C has them to make calls ready.
 
@@ -46,7 +40,7 @@ class NativeOnednn:
         self.code = code if code is not None and brings else CALLS_SOURCE.library
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         self.code.tvm_ios_onednn_open.restype = c_void_p
-        handle = c_void_p(library.handle)
+        handle = c_void_p(library.library._handle)  # noqa: SLF001
         self._opened = c_void_p(self.code.tvm_ios_onednn_open(handle, text, c_size_t(_TEXT_BYTES)))
         if not self._opened:
             raise HostError(library.unfit(text.value.decode(errors="replace")))
@@ -55,21 +49,12 @@ class NativeOnednn:
         self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane
     ) -> OnednnPreparedCall:
         """A call as a whole and in parts, to be closed; ``where`` is the operator or purpose."""
-        data, text, made = (
-            call_data(call, counts),
-            ctypes.create_string_buffer(_TEXT_BYTES),
-            c_void_p(),
-        )
-        host = _Host(lane.take_workspace, lane.give_workspace, lane.split_region or None)
-        code = self.code.tvm_ios_onednn_prepare(
-            self._opened,
-            ctypes.byref(host),
-            data,
-            c_size_t(len(data)),
-            ctypes.byref(made),
-            text,
-            c_size_t(_TEXT_BYTES),
-        )
+        data, made = call_data(call, counts), c_void_p()
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        # CallHost of model_image.h
+        host = (c_void_p * 3)(lane.take_workspace, lane.give_workspace, lane.split_region or None)
+        given = (self._opened, host, data, c_size_t(len(data)), ctypes.byref(made))
+        code = self.code.tvm_ios_onednn_prepare(*given, text, c_size_t(_TEXT_BYTES))
         if code:
             kind = OnednnRefusalError if code == _REFUSED else ExecutionError
             raise kind(_message(where, text.value))

@@ -14,9 +14,8 @@
 #define MOST_AXES 6
 #define MOST_STEPS 32 /* as oneDNN has it */
 enum { WORKSPACE = -1, OUTPUT = -2, CONSTANTS = -3 }; /* in place of the position of an input */
-enum { PRODUCT = 0, TRANSPOSED = 10, SOFTMAX = 0x30000 }; /* of CallData.primitive */
-enum { CONVOLUTION = 1 };
-enum { SLOPES = 0, FIRST_BINARY = 0x1fff0 }; /* of StepData.kind */
+enum { PRODUCT = 0, CONVOLUTION = 1, TRANSPOSED = 10, SOFTMAX = 0x30000 }; /* or a pooling */
+enum { SLOPES = 0, FIRST_BINARY = 131056 };
 
 typedef struct {
   int32_t axes;     /* 0: there is no such tensor */
@@ -30,7 +29,8 @@ typedef struct {
 } TensorData;
 
 typedef struct {
-  int64_t kind; /* dnnl_alg_kind_t, or SLOPES */
+  int32_t kind; /* dnnl_alg_kind_t, or SLOPES */
+  int32_t axes; /* of the operand, along which it has several elements, as a bit mask */
   double alpha, beta;
   TensorData operand;
 } StepData;
@@ -44,8 +44,10 @@ typedef struct {
   int32_t version;
   int32_t primitive; /* dnnl_alg_kind_t, or PRODUCT */
   int32_t parts;     /* the whole counts, too */
-  int32_t steps;
+  int32_t steps; /* of each part; the first one adds the bias where there is one */
 } CallData;
+
+static const StepData* steps_of(const PartData* data) { return (const StepData*)(data + 1); }
 
 /* ---- ready ---- */
 
@@ -61,10 +63,14 @@ typedef struct { /* dnnl_exec_arg_t */
 } ExecutedArgument;
 
 typedef struct {
+  int64_t position; /* among the inputs of the launch, or one of the above */
+  int64_t offset;   /* bytes */
+} Place;
+
+typedef struct {
   void* primitive;
   ExecutedArgument* arguments;
-  int64_t* positions; /* of each argument among the inputs of the launch, or one of the above */
-  int64_t* offsets;   /* bytes, of each */
+  Place* places; /* of each argument */
   int64_t count;
 } OnednnPrimitive;
 

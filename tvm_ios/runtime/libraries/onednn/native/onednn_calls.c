@@ -2,9 +2,8 @@
  *
  * The resource is the call as it was prepared for one executor: the whole as one sequence of
  * primitives, and the same cut into parts, each a sequence of its own. The parts are the tasks of a
- * parallel region: any idle lane may take one. Where a region is not split, the whole runs. A launch
- * runs once in a run, so no part is ever executed twice at a time.
- */
+ * parallel region: any idle lane may take one. Where a region is not split, the whole runs. A
+ * launch runs once in a run, so no part is ever executed twice at a time. */
 #include "onednn_prepare.h"
 
 #define CPU_DEVICE_TYPE 1
@@ -27,10 +26,12 @@ static int fail(OnednnCall* call, const char* what, int status) {
   return -1;
 }
 
-static char* base_of(const Running* running, const OnednnPart* part, char* workspace,
-                     int64_t position) {
-  if (position == WORKSPACE) return workspace;
-  return position == CONSTANTS ? part->constants : address_of(running, position);
+static char* address_in(const Running* running, const OnednnPart* part, char* workspace,
+                        const Place* place) {
+  char* base = place->position == WORKSPACE   ? workspace
+               : place->position == CONSTANTS ? part->constants
+                                              : address_of(running, place->position);
+  return base + place->offset;
 }
 
 /* Runs of a launch follow each other, whichever lanes they are on, so a part's own memory needs no
@@ -40,9 +41,8 @@ static int execute_from(const Running* running, OnednnPart* part, char* workspac
   for (int64_t i = first; i < part->count; ++i) {
     const OnednnPrimitive* each = &part->primitives[i];
     for (int64_t k = 0; k < each->count; ++k) {
-      char* base = base_of(running, part, workspace, each->positions[k]);
-      int status =
-          onednn->memory_set_data_handle(each->arguments[k].memory, base + each->offsets[k]);
+      char* address = address_in(running, part, workspace, &each->places[k]);
+      int status = onednn->memory_set_data_handle(each->arguments[k].memory, address);
       if (status) return fail(running->call, "dnnl_memory_set_data_handle", status);
     }
     int status = onednn->primitive_execute(each->primitive, part->stream, (int)each->count,
@@ -56,7 +56,7 @@ static int execute_from(const Running* running, OnednnPart* part, char* workspac
  * meanwhile sets made_from to NULL afterwards, which must last. */
 static int execute(const Running* running, OnednnPart* part, char* workspace) {
   if (!part->once) return execute_from(running, part, workspace, 0);
-  const void* source = address_of(running, part->primitives[0].positions[0]);
+  const void* source = address_of(running, part->primitives[0].places[0].position);
   if (source == part->made_from) return execute_from(running, part, workspace, part->once);
   part->made_from = source;
   int status = execute_from(running, part, workspace, 0);
@@ -99,27 +99,12 @@ int32_t tvm_ios_onednn_run_3(TVMValue* arguments, int32_t* type_codes, int32_t n
   return call->host.launch(run_task, &running, tasks) ? -1 : 0;
 }
 
-/* ---- for Python ---- */
-
-Onednn* tvm_ios_onednn_open(void* library, char* text, size_t size) {
-  return open_library(library, text, size);
-}
-
-void tvm_ios_onednn_close(Onednn* onednn) { close_library(onednn); }
-
-int tvm_ios_onednn_prepare(const Onednn* onednn, const CallHost* host, const void* data,
-                           size_t size_bytes, OnednnCall** made, char* text, size_t size) {
-  return prepare_call(onednn, host, data, size_bytes, made, text, size);
-}
-
-void tvm_ios_onednn_drop(OnednnCall* call) { drop_call(call); }
-
 /* Have the next run reorder constants again. */
 void tvm_ios_onednn_forget_constants(OnednnCall* call) {
   for (int64_t i = 0; i < call->num_parts; ++i) call->parts[i].made_from = NULL;
 }
 
-/* ---- for programs without Python ---- */
+/* ---- programs without Python ---- */
 
 /* Number of calls, then each with its size in bytes before it; the file has them beside this. */
 extern const int64_t tvm_ios_calls_data[] __attribute__((weak, visibility("hidden")));
@@ -138,7 +123,7 @@ static int open_named(char* text, size_t size) {
     return say(text, size, "oneDNN 3 computes operators of it, and there is none: let "
                "LD_LIBRARY_PATH name the folder of libdnnl.so.3, or TVM_IOS_ONEDNN the file (%s)",
                dlerror());
-  if ((opened = open_library(library, reason, sizeof reason))) return 0;
+  if ((opened = tvm_ios_onednn_open(library, reason, sizeof reason))) return 0;
   return say(text, size, "%s cannot be used: %s", named, reason);
 }
 
@@ -147,31 +132,31 @@ int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_
   if (open_named(text, size)) return -1;
   const int64_t* next = tvm_ios_calls_data;
   int64_t count = *next++;
-  if (!(calls = calloc(count + 1, sizeof *calls))) return say(text, size, "no memory for calls");
+  if (!(calls = calloc(count + 1, sizeof *calls)))
+    return say(text, size, "there is no memory for its calls");
   for (; num_calls < count; ++num_calls) {
     int64_t size_bytes = *next++;
-    if (prepare_call(opened, host, (const CallData*)next, size_bytes, &calls[num_calls], reason,
-                     sizeof reason))
+    OnednnCall** made = &calls[num_calls];
+    if (tvm_ios_onednn_prepare(opened, host, (const CallData*)next, size_bytes, made, reason,
+                               sizeof reason))
       return say(text, size, "call %lld of oneDNN: %s; export the model on a machine like this one",
                  (long long)num_calls, reason);
-    resources[num_calls] = calls[num_calls];
+    resources[num_calls] = *made;
     next += size_bytes / sizeof *next;
   }
   return 0;
 }
 
 void tvm_ios_close_calls(void) {
-  while (num_calls) drop_call(calls[--num_calls]);
+  while (num_calls) tvm_ios_onednn_drop(calls[--num_calls]);
   free(calls);
   calls = NULL;
-  close_library(opened);
+  tvm_ios_onednn_close(opened);
   opened = NULL;
 }
 
 void tvm_ios_explain_call(void* resource, char* text, size_t size) {
   OnednnCall* call = resource;
   int status = __atomic_exchange_n(&call->status, 0, __ATOMIC_ACQUIRE);
-  if (status)
-    say(text, size, "%s failed: %s (%s)", call->failed, call->onednn->status2str(status),
-        call->onednn->name);
+  if (status) say_failed(call->onednn, call->failed, status, text, size);
 }

@@ -21,64 +21,55 @@ typedef struct { /* dnnl_version_t */
 enum { SEQUENTIAL = 1, OPENMP = 2 }; /* dnnl_cpu_runtime: what its threads are made by */
 enum { CPU_ENGINE = 1 };
 
-#define MAKE void** made
+/* Arguments: a place for what is made, numbers by axis, and anything that is only read. */
+#define MAKE void**
 #define EXTENTS const int64_t*
-#define CONVOLVE                                                                       \
-  (MAKE, void* engine, int kind, int algorithm, const void* source, const void* weights, \
-   const void* bias, const void* target, EXTENTS strides, EXTENTS dilation, EXTENTS begins, \
-   EXTENTS ends, const void* attributes)
+#define READ const void*
+/* Engine, kind, algorithm, tensors, strides (and kernel), dilation, padding, attributes. */
+#define CONVOLVE \
+  (MAKE, void*, int, int, READ, READ, READ, READ, EXTENTS, EXTENTS, EXTENTS, EXTENTS, READ)
+#define POOL \
+  (MAKE, void*, int, int, READ, READ, EXTENTS, EXTENTS, EXTENTS, EXTENTS, EXTENTS, READ)
 
 #define ONEDNN_FUNCTIONS(F)                                                                     \
   F(const OnednnVersion*, version, (void))                                                      \
-  F(const char*, status2str, (int))                                                             \
+  F(const char*, status2str, (int status))                                                      \
   F(int, engine_create, (MAKE, int kind, size_t index))                                         \
   F(int, engine_destroy, (void*))                                                               \
   F(int, stream_create, (MAKE, void* engine, unsigned flags))                                   \
   F(int, stream_destroy, (void*))                                                               \
   F(int, memory_desc_create_with_tag, (MAKE, int axes, EXTENTS, int type, int format))          \
-  F(int, memory_desc_create_with_strides, (MAKE, int axes, EXTENTS, int type, EXTENTS strides)) \
-  F(int, memory_desc_equal, (const void*, const void*))                                         \
-  F(size_t, memory_desc_get_size, (const void*))                                                \
+  F(int, memory_desc_create_with_strides, (MAKE, int axes, EXTENTS, int type, EXTENTS))         \
+  F(int, memory_desc_equal, (READ, READ))                                                       \
+  F(size_t, memory_desc_get_size, (READ))                                                       \
   F(int, memory_desc_destroy, (void*))                                                          \
-  F(int, memory_create, (MAKE, const void* descriptor, void* engine, void* address))            \
-  F(int, memory_set_data_handle, (void* memory, void* address))                                 \
+  F(int, memory_create, (MAKE, READ descriptor, void* engine, void* address))                   \
+  F(int, memory_set_data_handle, (void*, void* address))                                        \
   F(int, memory_destroy, (void*))                                                               \
   F(int, primitive_attr_create, (MAKE))                                                         \
   F(int, primitive_attr_set_scratchpad_mode, (void*, int mode))                                 \
   F(int, primitive_attr_set_fpmath_mode, (void*, int mode))                                     \
-  F(int, primitive_attr_set_post_ops, (void*, const void* steps))                               \
+  F(int, primitive_attr_set_post_ops, (void*, READ steps))                                      \
   F(int, primitive_attr_destroy, (void*))                                                       \
   F(int, post_ops_create, (MAKE))                                                               \
   F(int, post_ops_append_eltwise, (void*, int algorithm, float alpha, float beta))              \
-  F(int, post_ops_append_binary, (void*, int algorithm, const void* operand))                   \
+  F(int, post_ops_append_binary, (void*, int algorithm, READ operand))                          \
   F(int, post_ops_append_prelu, (void*, int axes))                                              \
   F(int, post_ops_destroy, (void*))                                                             \
   F(int, convolution_forward_primitive_desc_create, CONVOLVE)                                   \
   F(int, deconvolution_forward_primitive_desc_create, CONVOLVE)                                 \
-  F(int, pooling_forward_primitive_desc_create,                                                 \
-    (MAKE, void* engine, int kind, int algorithm, const void* source, const void* target,       \
-     EXTENTS strides, EXTENTS kernel, EXTENTS dilation, EXTENTS begins, EXTENTS ends,           \
-     const void* attributes))                                                                   \
-  F(int, softmax_forward_primitive_desc_create,                                                 \
-    (MAKE, void* engine, int kind, int algorithm, const void* source, const void* target,       \
-     int axis, const void* attributes))                                                         \
-  F(int, matmul_primitive_desc_create,                                                          \
-    (MAKE, void* engine, const void* source, const void* weights, const void* bias,             \
-     const void* target, const void* attributes))                                               \
-  F(int, binary_primitive_desc_create,                                                          \
-    (MAKE, void* engine, int algorithm, const void* first, const void* second,                  \
-     const void* target, const void* attributes))                                               \
+  F(int, pooling_forward_primitive_desc_create, POOL)                                           \
+  F(int, softmax_forward_primitive_desc_create, (MAKE, void*, int, int, READ, READ, int, READ)) \
+  F(int, matmul_primitive_desc_create, (MAKE, void*, READ, READ, READ bias, READ, READ))        \
+  F(int, binary_primitive_desc_create, (MAKE, void*, int, READ, READ, READ, READ))              \
   F(int, eltwise_forward_primitive_desc_create,                                                 \
-    (MAKE, void* engine, int kind, int algorithm, const void* source, const void* target,       \
-     float alpha, float beta, const void* attributes))                                          \
-  F(int, reorder_primitive_desc_create,                                                         \
-    (MAKE, const void* source, void* engine, const void* target, void* other_engine,            \
-     const void* attributes))                                                                   \
-  F(int, primitive_desc_query, (const void*, int what, int index, void* answer))                \
-  F(const void*, primitive_desc_query_md, (const void*, int what, int index))                   \
+    (MAKE, void*, int, int, READ, READ, float alpha, float beta, READ))                         \
+  F(int, reorder_primitive_desc_create, (MAKE, READ from, void*, READ to, void*, READ))         \
+  F(int, primitive_desc_query, (READ, int what, int index, void* answer))                       \
+  F(const void*, primitive_desc_query_md, (READ, int what, int index))                          \
   F(int, primitive_desc_destroy, (void*))                                                       \
-  F(int, primitive_create, (MAKE, const void* described))                                       \
-  F(int, primitive_execute, (void*, void* stream, int count, const void* arguments))            \
+  F(int, primitive_create, (MAKE, READ descriptor))                                             \
+  F(int, primitive_execute, (void*, void* stream, int count, READ arguments))                   \
   F(int, primitive_destroy, (void*))
 
 typedef struct {
@@ -106,7 +97,7 @@ static int find_functions(Onednn* onednn, void* library, char* text, size_t size
     return say(text, size, "it has no dnnl_" #name);
   ONEDNN_FUNCTIONS(FIND)
 #undef FIND
-  /* Of the very OpenMP that it is linked with: a process may have several, a sequential build none. */
+  /* Of the very OpenMP that it is linked with: a process may have several. */
   onednn->get_threads = dlsym(library, "omp_get_max_threads");
   onednn->set_threads = dlsym(library, "omp_set_num_threads");
   return 0;
@@ -122,24 +113,29 @@ static int require_fit(Onednn* onednn, char* text, size_t size) {
                onednn->name);
   if (found->cpu_runtime == SEQUENTIAL) onednn->get_threads = NULL;
   else if (found->cpu_runtime != OPENMP || !onednn->get_threads || !onednn->set_threads)
-    return say(text, size, "its threads cannot be held to one (runtime %u); a build for OpenMP or a "
-               "sequential one is needed", found->cpu_runtime);
+    return say(text, size, "its threads cannot be held to one (runtime %u); a build for OpenMP or "
+               "a sequential one is needed", found->cpu_runtime);
   return 0;
 }
 
+static void say_failed(const Onednn* onednn, const char* what, int status, char* text,
+                       size_t size) {
+  say(text, size, "%s failed: %s (%s)", what, onednn->status2str(status), onednn->name);
+}
+
 /* NULL where it does not fit; the text says why then. */
-static Onednn* open_library(void* library, char* text, size_t size) {
+Onednn* tvm_ios_onednn_open(void* library, char* text, size_t size) {
   Onednn* onednn = calloc(1, sizeof *onednn);
   if (onednn && !find_functions(onednn, library, text, size) && !require_fit(onednn, text, size)) {
     int status = onednn->engine_create(&onednn->engine, CPU_ENGINE, 0);
     if (!status) return onednn;
-    say(text, size, "dnnl_engine_create failed: %s", onednn->status2str(status));
+    say_failed(onednn, "dnnl_engine_create", status, text, size);
   }
   free(onednn);
   return NULL;
 }
 
-static void close_library(Onednn* onednn) {
+void tvm_ios_onednn_close(Onednn* onednn) {
   if (onednn) onednn->engine_destroy(onednn->engine);
   free(onednn);
 }
