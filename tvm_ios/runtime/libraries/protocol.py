@@ -138,7 +138,7 @@ class CallProgram:
     """Calls of an operator library as data, for its native object to make ready without Python.
 
     The object has ``tvm_ios_open_calls``, ``tvm_ios_close_calls`` and ``tvm_ios_explain_call``, as
-    ``model_image.h`` declares them.
+    ``library_calls.h`` declares them.
     """
 
     calls: tuple[bytes, ...]

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tvm_abi.h"
+#include "library_calls.h"
 
 #define MODEL_IMAGE_VERSION 3
 
@@ -43,21 +43,6 @@ typedef struct {
   int32_t serial; /* its parallel regions stay on one lane */
   int32_t call;   /* number of the library's call that computes it; -1: TVM's kernel does */
 } ImageLaunch;
-
-/* Functions of the program that calls of operator libraries use. */
-typedef struct {
-  void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
-  int (*give_workspace)(int device_type, int device_id, void* address);
-  FTVMParallelLaunch launch;
-} CallHost;
-
-/* Functions of an exported file with calls of operator libraries. tvm_ios_open_calls makes all of
- * them ready and gives the resource of each. tvm_ios_close_calls may be called whether or not that
- * went well. tvm_ios_explain_call writes the library's error of a call, once; nothing where there is
- * none. */
-int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size);
-void tvm_ios_close_calls(void);
-void tvm_ios_explain_call(void* resource, char* text, size_t size);
 
 typedef struct {
   int32_t version;

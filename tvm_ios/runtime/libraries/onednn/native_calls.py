@@ -51,7 +51,7 @@ class NativeOnednn:
         """A call as a whole and in parts, to be closed; ``where`` is the operator or purpose."""
         data, made = call_data(call, counts), c_void_p()
         text = ctypes.create_string_buffer(_TEXT_BYTES)
-        # CallHost of model_image.h
+        # CallHost of library_calls.h
         host = (c_void_p * 3)(lane.take_workspace, lane.give_workspace, lane.split_region or None)
         given = (self._opened, host, data, c_size_t(len(data)), ctypes.byref(made))
         code = self.code.tvm_ios_onednn_prepare(*given, text, c_size_t(_TEXT_BYTES))

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../../base/native/model_image.h"
+#include "../../../base/native/library_calls.h"
 #include "onednn_library.h"
 
 /* ---- as data: a CallData, then for the whole and for each part a PartData and its steps ---- */

@@ -32,8 +32,8 @@ typedef struct { /* of a primitive */
 
 typedef struct {
   const TensorData* tensor;
-  Argument lies;
-  const void* wanted; /* descriptor that the main primitive is asked for, or has */
+  Argument lies, plain, inner; /* in the launch, unpacked, and as the main primitive has it */
+  int moved;                   /* from plain to inner, or back */
 } Operand;
 
 typedef struct { /* what one main primitive computes */
@@ -45,13 +45,6 @@ typedef struct { /* what one main primitive computes */
   void* described;
   const char* code; /* oneDNN's name of it */
 } Subject;
-
-enum { ONCE, BEFORE, AFTER }; /* of Move.when, as the main primitive sees it */
-
-typedef struct {
-  Argument from, to;
-  int when;
-} Move;
 
 typedef struct {
   const Onednn* onednn;
@@ -150,9 +143,9 @@ static void* describe_attributes(Maker* maker) {
   return made;
 }
 
-static const void* wanted(const Subject* subject, int number) {
+static const void* descriptor_of(const Subject* subject, int number) {
   for (int i = 0; i < subject->num_operands; ++i)
-    if (subject->operands[i].lies.number == number) return subject->operands[i].wanted;
+    if (subject->operands[i].lies.number == number) return subject->operands[i].inner.descriptor;
   return NULL;
 }
 
@@ -164,7 +157,7 @@ static void* describe_steps(Maker* maker, const Subject* subject) {
   void* made = NEW(maker, passing, post_ops, post_ops_create);
   for (int i = 0; i < subject->num_steps; ++i) {
     const StepData* step = &subject->steps[i];
-    const void* operand = wanted(subject, operand_number(i, step));
+    const void* operand = descriptor_of(subject, operand_number(i, step));
     if (step->kind == SLOPES)
       CALL(maker, post_ops_append_prelu, made, step->axes);
     else if (operand)
@@ -198,8 +191,8 @@ static const char* fast_code(Maker* maker, const void* described) {
 static void add_operand(Maker* maker, Subject* subject, const TensorData* tensor, int number) {
   if (!tensor->axes) return;
   void* lies = describe(maker, tensor->axes, tensor->extents, tensor->format, tensor->strides);
-  subject->operands[subject->num_operands++] =
-      (Operand){tensor, {number, lies, {tensor->position, tensor->offset}}, lies};
+  Argument argument = {number, lies, {tensor->position, tensor->offset}};
+  subject->operands[subject->num_operands++] = (Operand){tensor, argument, .inner = argument};
 }
 
 static void add_steps(Maker* maker, Subject* subject, const StepData* steps, int count) {
@@ -211,8 +204,8 @@ static void add_steps(Maker* maker, Subject* subject, const StepData* steps, int
 
 static void* describe_main(Maker* maker, const Subject* subject, const void* attributes) {
   const PartData* data = subject->data;
-  const void *source = wanted(subject, SOURCE), *weights = wanted(subject, WEIGHTS),
-             *bias = wanted(subject, BIAS), *target = wanted(subject, TARGET);
+  const void *source = descriptor_of(subject, SOURCE), *weights = descriptor_of(subject, WEIGHTS),
+             *bias = descriptor_of(subject, BIAS), *target = descriptor_of(subject, TARGET);
   int how = subject->call->primitive;
   if (how == PRODUCT) return DESCRIBE(maker, matmul, source, weights, bias, target, attributes);
   if (how == CONVOLUTION)
@@ -251,14 +244,17 @@ static int describe_with(Maker* maker, Subject* subject, int free) {
   Operand *operands = subject->operands, *end = operands + subject->num_operands;
   for (Operand* each = operands; each < end; ++each)
     if (query_of(subject, each, free))
-      each->wanted = describe(maker, each->tensor->axes, each->tensor->extents, ANY, NULL);
+      each->inner.descriptor =
+          describe(maker, each->tensor->axes, each->tensor->extents, ANY, NULL);
   subject->described = describe_main(maker, subject, describe_steps(maker, subject));
   if (is_refusal(maker)) maker->status = 0;
   if (!subject->described) return 0;
   subject->code = fast_code(maker, subject->described);
   for (Operand* each = operands; each < end; ++each) {
     int query = query_of(subject, each, free);
-    if (query) each->wanted = maker->onednn->primitive_desc_query_md(subject->described, query, 0);
+    if (query)
+      each->inner.descriptor =
+          maker->onednn->primitive_desc_query_md(subject->described, query, 0);
   }
   return subject->code != NULL;
 }
@@ -325,60 +321,60 @@ static void add_primitive(Maker* maker, const void* described, Argument* argumen
   added->primitive = NEW(maker, lasting, primitive, primitive_create, described);
 }
 
-static void add_reorders(Maker* maker, const Move* moves, int count, int when) {
+static void add_reorder(Maker* maker, Argument from, Argument to) {
   void* engine = maker->onednn->engine;
-  for (const Move* move = moves; move < moves + count; ++move) {
-    if (move->when != when) continue;
-    Argument arguments[3] = {move->from, move->to};
-    arguments[0].number = SOURCE;
-    arguments[1].number = TARGET;
-    void* described =
-        NEW(maker, passing, primitive_desc, reorder_primitive_desc_create, move->from.descriptor,
-            engine, move->to.descriptor, engine, describe_attributes(maker));
-    add_primitive(maker, described, arguments, 2);
-  }
+  from.number = SOURCE;
+  to.number = TARGET;
+  void* described = NEW(maker, passing, primitive_desc, reorder_primitive_desc_create,
+                        from.descriptor, engine, to.descriptor, engine, describe_attributes(maker));
+  add_primitive(maker, described, (Argument[3]){from, to}, 2);
 }
 
 /* A packed matrix and its rows, both as blocks, rows and columns of a block: a matrix has two axes
  * and oneDNN no format for it; three axes have strides. */
-static Move unpack(Maker* maker, const TensorData* tensor, Argument packed, Argument plain) {
+static void unpack(Maker* maker, const TensorData* tensor, Argument packed, Argument plain) {
   int64_t rows = tensor->extents[0], columns = tensor->extents[1], block = tensor->columns;
   int64_t extents[] = {columns / block, rows, block};
   packed.descriptor = describe(maker, 3, extents, 0, (int64_t[]){rows * block, block, 1});
   plain.descriptor = describe(maker, 3, extents, 0, (int64_t[]){block, columns, 1});
-  return (Move){packed, plain, tensor->constant ? ONCE : BEFORE};
+  add_reorder(maker, packed, plain);
 }
 
-/* The argument that the main primitive has for an operand; moves bring it there, or away. */
-static Argument argument_of(Maker* maker, const Operand* operand, Move* moves, int* num_moves) {
-  const TensorData* tensor = operand->tensor;
-  Argument outer = operand->lies, inner = outer;
-  int64_t kept = tensor->constant ? CONSTANTS : WORKSPACE;
-  int right = maker->onednn->memory_desc_equal(outer.descriptor, operand->wanted);
-  if (tensor->columns) {
-    outer.place = take(maker, right ? kept : WORKSPACE, outer.descriptor);
-    moves[(*num_moves)++] = unpack(maker, tensor, operand->lies, outer);
+/* Find out where an operand lies unpacked, and in the format of the main primitive. */
+static void place(Maker* maker, Operand* operand) {
+  int64_t kept = operand->tensor->constant ? CONSTANTS : WORKSPACE;
+  const void* lies = operand->lies.descriptor;
+  operand->moved = !maker->onednn->memory_desc_equal(lies, operand->inner.descriptor);
+  operand->plain = operand->lies;
+  if (operand->tensor->columns)
+    operand->plain.place = take(maker, operand->moved ? WORKSPACE : kept, lies);
+  if (operand->moved) operand->inner.place = take(maker, kept, operand->inner.descriptor);
+  else operand->inner = operand->plain;
+}
+
+/* Bring constant or other operands into the format of the main primitive. */
+static void add_reorders(Maker* maker, const Subject* subject, int constant) {
+  for (int i = 0; i < subject->num_operands; ++i) {
+    const Operand* each = &subject->operands[i];
+    if (each->lies.number == TARGET || (each->tensor->constant != 0) != constant) continue;
+    if (each->tensor->columns) unpack(maker, each->tensor, each->lies, each->plain);
+    if (each->moved) add_reorder(maker, each->plain, each->inner);
   }
-  if (right) return outer;
-  inner.descriptor = operand->wanted;
-  inner.place = take(maker, kept, inner.descriptor);
-  moves[(*num_moves)++] = inner.number == TARGET
-                              ? (Move){inner, outer, AFTER}
-                              : (Move){outer, inner, tensor->constant ? ONCE : BEFORE};
-  return inner;
 }
 
-static void assemble(Maker* maker, const Subject* subject) {
+static void assemble(Maker* maker, Subject* subject) {
   Argument arguments[MOST_OPERANDS + 1];
-  Move moves[2 * MOST_OPERANDS];
-  int num_moves = 0;
-  for (int i = 0; i < subject->num_operands && !maker->status; ++i)
-    arguments[i] = argument_of(maker, &subject->operands[i], moves, &num_moves);
-  add_reorders(maker, moves, num_moves, ONCE);
+  if (maker->status) return;
+  for (int i = 0; i < subject->num_operands; ++i) {
+    place(maker, &subject->operands[i]);
+    arguments[i] = subject->operands[i].inner;
+  }
+  add_reorders(maker, subject, 1);
   maker->part->once = maker->part->count;
-  add_reorders(maker, moves, num_moves, BEFORE);
+  add_reorders(maker, subject, 0);
   add_primitive(maker, subject->described, arguments, subject->num_operands);
-  add_reorders(maker, moves, num_moves, AFTER);
+  const Operand* result = &subject->operands[subject->num_operands - 1];
+  if (result->moved) add_reorder(maker, result->inner, result->lies);
 }
 
 /* Add a primitive that does steps to the result, in place: the first one, and others after it. */
@@ -389,7 +385,7 @@ static void add_pass(Maker* maker, const StepData* step, int count, Argument res
   Argument arguments[MOST_OPERANDS + 3] = {result, result};
   arguments[0].number = SOURCE;
   for (int i = 0; i < pass.num_operands; ++i) arguments[2 + i] = pass.operands[i].lies;
-  const void *lies = result.descriptor, *second = wanted(&pass, SECOND_SOURCE);
+  const void *lies = result.descriptor, *second = descriptor_of(&pass, SECOND_SOURCE);
   void *described = NULL, *others = describe_steps(maker, &pass);
   if (!second)
     described = DESCRIBE(maker, eltwise_forward, FORWARD_INFERENCE, step->kind, lies, lies,
