@@ -68,7 +68,7 @@ def launches_by_stream(model, calls):
 
 def check_order(model, module, calls, caller):
     """What is wrong with the order of recorded calls that are one run forked from the caller."""
-    plan, table = model.plan, module._memory.table
+    plan, table = model.plan, module._memory
     owner, wrong = launches_by_stream(model, calls)
     if wrong:
         return {"launches": wrong}

@@ -63,7 +63,7 @@ def cudnn_runs(folder, lanes, every=1):
 
 def _wrong_biases(model, module, calls):
     """Calls that activate and read another bias than the plan's, where the plan has one."""
-    table = module._memory.table
+    table = module._memory
     known = set()
     for launch in model.plan.launches:
         if launch.call is not None and launch.call.descriptor.bias is not None:

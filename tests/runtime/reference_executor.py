@@ -39,6 +39,7 @@ class ReferenceExecutor:
     ) -> None:
         self._plan = plan
         self._memory = memory
+        self._loaded = memory.load(library.runtime, plan)
         self._functions = [library.function(launch.kernel) for launch in plan.launches]
         self._order = (
             list(range(len(plan.launches)))
@@ -67,11 +68,11 @@ class ReferenceExecutor:
                 self._overwrite(tensor)
 
     def _view(self, tensor: int) -> Any:
-        return array_at(self._memory.table.address(tensor))
+        return array_at(self._loaded.tensor(tensor))
 
     def _overwrite(self, tensor: int) -> None:
         size = self._plan.tensors[tensor].size_bytes
-        ctypes.memset(self._memory.table.data(tensor), 0xFF, size)
+        ctypes.memset(self._memory.data(tensor), 0xFF, size)
 
 
 def random_order(plan: ExecutionPlan, seed: int) -> list[int]:

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_relay_tvm()
     import tvm._ffi.base as tvm  # noqa: PLC0415 - a verb imports TVM only when it runs
 
-    from tvm_ios.runtime.artifact.model_image import C_API_FOLDER  # noqa: PLC0415
+    from tvm_ios.runtime.base.native_runtime import C_API_FOLDER  # noqa: PLC0415
 
     if arguments.environment:
         print(shlex.join(_environment()))

@@ -182,9 +182,4 @@ class RemoteStageLanes(RemoteLanes):
         kernels = self._session.kernels(path, params)
         addresses, memory = kernels.place(plan)
         kernels.scatter(plan, addresses)
-        split = [(launch, False) for launch in plan.launches]
-        whole = [(launch, True) for launch in plan.launches]
-        return StageCalls(
-            kernels.launches(plan, addresses, split, memory),
-            kernels.launches(plan, addresses, whole, memory),
-        )
+        return StageCalls(kernels.load(plan, addresses, memory))

@@ -10,8 +10,9 @@ from tvm_ios.errors import ExecutionError, PlanError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["dtype_bytes", "named_as_arrays", "numpy_dtype"]
+__all__ = ["dlpack_fields", "dtype_bytes", "named_as_arrays", "numpy_dtype"]
 
+_DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 _DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
 
 
@@ -24,6 +25,15 @@ def dtype_bytes(dtype: str) -> int:
             "cast the tensor to a float, int, uint or bool type"
         )
     return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
+
+
+def dlpack_fields(dtype: str) -> tuple[int, int, int]:
+    """DLPack's type code, bits and vector lanes of a TVM data type."""
+    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
+    name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
+    # TVM's truth value is an unsigned integer of one bit, and yet takes a byte.
+    code, width = (1, 1) if name == "bool" else (_DLPACK_CODES[name], int(bits))
+    return code, width, int(vector_lanes or 1)
 
 
 def named_as_arrays(dtype: str) -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small
+from tvm_ios.plan.image import IMAGE_MAGIC
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -157,7 +159,19 @@ def _truncated(path):
 
 def _another_abi(path):
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"tvm_ios_model_image", b"tvm_ios_model_imagE"))
+    path.write_bytes(content.replace(b"tvm_ios_plan_load", b"tvm_ios_plan_loaD"))
+
+
+def _another_image(path, *, place=12):
+    content = bytearray(path.read_bytes())
+    begin = content.rindex(IMAGE_MAGIC)
+    content[begin + place] += 1
+    path.write_bytes(content)
+
+
+def _without_image(path):
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tvm-ios image", b"tvm-ios imagE"))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +179,12 @@ def _another_abi(path):
     [
         (_truncated, "without a tvm-ios footer at the end"),
         (_another_abi, "exported by another version of tvm-ios"),
+        (_another_image, "exported by another version of tvm-ios (image "),
+        (_without_image, "no plan in the file: it was exported by another version of tvm-ios"),
+        (partial(_another_image, place=99), "the plan is damaged: its "),
         (Path.unlink, "cannot be read: No such file or directory"),
     ],
-    ids=["truncated", "other-version", "missing"],
+    ids=["truncated", "other-version", "other-image", "older", "damaged", "missing"],
 )
 def test_files_that_do_not_fit_are_refused(built, model, tmp_path, damage, message):
     copy = tmp_path / "model.so"

@@ -12,12 +12,12 @@ import tvm
 from tvm._ffi.runtime_ctypes import TVMArray
 
 from tests.runtime.reference_executor import array_at
+from tvm_ios.plan.data_type import dlpack_fields
 from tvm_ios.runtime.base import tvm_abi
 from tvm_ios.runtime.base.tvm_abi import (
     TENSOR_CODE,
     DLTensor,
     TvmFunction,
-    data_type_fields,
     packed_handle,
     symbol_in,
 )
@@ -50,12 +50,12 @@ def test_c_and_python_name_the_same_fields():
 def test_data_types_have_dlpacks_numbers(dtype):
     array = tvm.nd.empty((1,), dtype)
     stock = DLTensor.from_address(ctypes.addressof(array.handle.contents))
-    assert data_type_fields(dtype) == (stock.code, stock.bits, stock.vector_lanes)
+    assert dlpack_fields(dtype) == (stock.code, stock.bits, stock.vector_lanes)
 
 
 def test_vectors_and_brain_floats_have_numbers():
-    assert data_type_fields("float32x4") == (2, 32, 4)
-    assert data_type_fields("bfloat16") == (4, 16, 1)
+    assert dlpack_fields("float32x4") == (2, 32, 4)
+    assert dlpack_fields("bfloat16") == (4, 16, 1)
 
 
 @pytest.mark.parametrize("function", TvmFunction)

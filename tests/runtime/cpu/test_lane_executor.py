@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from tests.runtime.reference_executor import ReferenceExecutor
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import launches_before
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.base.tvm_abi import DLTensor
+from tvm_ios.runtime.cpu.lane_executor import LaneExecutor, _with_barriers
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, usable_cores
 
 _QUICK = (6, 9, 12)
@@ -112,6 +114,18 @@ def test_bit_equal_to_stock_on_more_graphs(load_built, place_built, examples):
     check()
 
 
+def test_barriers_let_a_group_wait_for_the_whole_stage_before(random_graph):
+    plan = lower_plan(*random_graph(random.Random(7)), lanes=2)
+    ordered = _with_barriers(plan)
+    assert plan.num_stages > 2
+    before = launches_before(ordered.groups)
+    for group in ordered.groups:
+        earlier = [other for other in ordered.groups if other.stage < group.stage]
+        needed = sum(1 << launch for other in earlier for launch in other.launches)
+        assert not needed & ~before[group.launches[0]]
+    assert replace(ordered, groups=plan.groups) == plan
+
+
 @pytest.fixture
 def small(load_built, place_built):
     """A loaded module, its plan for two lanes, and its memory."""
@@ -186,15 +200,21 @@ def test_a_kernel_error_names_its_operator(small):
     built, library, plan, memory = small
     executor = LaneExecutor(plan, library, memory)
     victim = plan.launches[len(plan.launches) // 2]
-    native = memory.table._tensors[victim.outputs[0]]
-    kept, native.ndim = native.ndim, 7
+    reference = ReferenceExecutor(plan, library, memory)
+    natives = [
+        DLTensor.from_address(loaded.tensor(victim.outputs[0]))
+        for loaded in (executor._loaded, reference._loaded)
+    ]
+    kept = natives[0].ndim
     try:
-        for runner in (executor, ReferenceExecutor(plan, library, memory)):
+        for runner, native in zip((executor, reference), natives, strict=True):
+            native.ndim = 7
             with pytest.raises(ExecutionError, match=victim.kernel) as caught:
                 runner.run()
             assert "ndim" in str(caught.value)
     finally:
-        native.ndim = kept
+        for native in natives:
+            native.ndim = kept
     executor.run()
     assert_bit_equal(memory, built)
 

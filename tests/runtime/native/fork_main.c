@@ -46,7 +46,7 @@ int main(void) {
   int32_t rows[] = {0, 1}, none[] = {0, 0};
   PoolOptions options = {.lanes = LANES, .tasks_per_lane = 1, .spin_ns = 20000};
   pool = tvm_ios_pool_create(&options);
-  program = tvm_ios_program_create(1, launches, rows, none, none, none, LANES, NULL, NULL);
+  program = tvm_ios_program_create(1, launches, rows, none, none, none, LANES, NULL);
   in_child(run); /* before the pool has threads */
   run();
   in_child(run);

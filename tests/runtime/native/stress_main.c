@@ -83,7 +83,7 @@ static void run_random_program(Pool* pool, int with_failure) {
   int32_t homes[MAX_GROUPS], num_homes = 1 + (int32_t)draw((uint32_t)pool->options.lanes);
   for (int32_t group = 0; group < groups; ++group) homes[group] = (int32_t)draw((uint32_t)num_homes);
   Program* program = tvm_ios_program_create(groups, order, rows, successor_rows, successors, homes,
-                                            num_homes, NULL, NULL);
+                                            num_homes, NULL);
   int64_t elapsed_ns, done;
   if (with_failure) {
     int32_t victim = (int32_t)draw((uint32_t)total);

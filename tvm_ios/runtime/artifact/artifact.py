@@ -16,13 +16,13 @@ import tvm
 from tvm.contrib import cc
 
 from tvm_ios.errors import ArtifactError, HostError, PlanError
+from tvm_ios.plan.image import ProgramFacts, image_bytes
 from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.factory import with_graph
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.library_code import native_code
-from tvm_ios.runtime.artifact.model_image import compile_image
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -73,17 +73,18 @@ def export_artifact(
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
             native = native_code(plan, Path(folder))
-            image = compile_image(
-                plan,
-                frozenset(map(str, factory.get_params())),
-                identity.features,
-                Path(folder),
-                on_cpu=on_cpu,
-                function=native.function,
-            )
-            addons += map(str, (*native.objects, image))
+            addons += map(str, native.objects)
             with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
-            append_footer(library, identity, story)
+            options = LaneOptions()
+            facts = ProgramFacts(
+                parameters=frozenset(map(str, factory.get_params())),
+                features=identity.features,
+                refused=_refusal(plan, on_cpu=on_cpu, makes_calls=native.function is not None),
+                call_function=native.function,
+                tasks_per_lane=options.tasks_per_lane,
+                spin_ns=options.spin_us * 1000,
+            )
+            append_footer(library, identity, story, image_bytes(plan, facts))
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
         raise ArtifactError(
@@ -186,6 +187,16 @@ def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:
             return libraries.complete(plan)
     except HostError:
         return plan
+
+
+def _refusal(plan: ExecutionPlan, *, on_cpu: bool, makes_calls: bool) -> str:
+    """Reason why only Python can run a plan; empty where C can."""
+    if not on_cpu:
+        return "it runs on a GPU, whose streams are issued from Python"
+    if makes_calls:
+        return ""
+    libraries = {launch.call.library.title for launch in plan.launches if launch.call is not None}
+    return f"{' and '.join(sorted(libraries))} computes operators of it" if libraries else ""
 
 
 def _attach_plan(

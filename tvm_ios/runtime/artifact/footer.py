@@ -19,25 +19,28 @@ from tvm_ios.runtime.artifact.story import ModelStory
 
 __all__ = ["append_footer", "read_footer", "read_story"]
 
-# tvm_ios_model.c looks for it, too, in the last bytes of a file.
+# tvm_ios_model.c reads the same footer.
 _MAGIC = b"tvm-ios artifact"
 _LENGTH = struct.Struct("<I")
 """Layout of the length in bytes of the identity, which lies before this length."""
-_STORY = struct.Struct("<I13s")
-"""Layout of the story's length in bytes and a mark. The story lies before; older files have
-none."""
-_STORY_MAGIC = b"tvm-ios story"
+_MARKED = struct.Struct("<I13s")
+"""Layout of the length in bytes of what lies before it, and a mark. The image of the plan comes
+first, then the story; older files lack one or both."""
+_STORY_MARK = b"tvm-ios story"
+_IMAGE_MARK = b"tvm-ios image"
 _TAIL = struct.Struct("<32s16s")
 """Layout of the end of the file: digest of everything before, magic."""
 _PIECE_BYTES = 1 << 20
 
 
-def append_footer(path: Path, identity: ArtifactIdentity, story: ModelStory | None = None) -> None:
-    """Write the footer at the end of a library."""
-    text = b""
+def append_footer(
+    path: Path, identity: ArtifactIdentity, story: ModelStory | None = None, image: bytes = b""
+) -> None:
+    """Write the footer at the end of a library; ``image`` is that of its plan."""
+    text = image + _MARKED.pack(len(image), _IMAGE_MARK)
     if story is not None:
-        text = story.to_bytes()
-        text += _STORY.pack(len(text), _STORY_MAGIC)
+        told = story.to_bytes()
+        text += told + _MARKED.pack(len(told), _STORY_MARK)
     known = identity.to_json().encode()
     text += known + _LENGTH.pack(len(known))
     with path.open("rb+") as file:
@@ -94,11 +97,11 @@ def _read_checked(file: BinaryIO, path: Path) -> tuple[bytes, bytes | None]:
     end -= _LENGTH.size
     (length,) = _LENGTH.unpack(_part(file, end, end + _LENGTH.size))
     begin = end - length
-    identity, end = _part(file, begin, end), begin - _STORY.size
+    identity, end = _part(file, begin, end), begin - _MARKED.size
     if end < 0:
         return identity, None
-    length, magic = _STORY.unpack(_part(file, end, begin))
-    return identity, _part(file, end - length, end) if magic == _STORY_MAGIC else None
+    length, mark = _MARKED.unpack(_part(file, end, begin))
+    return identity, _part(file, end - length, end) if mark == _STORY_MARK else None
 
 
 def _part(file: BinaryIO, begin: int, end: int) -> bytes:

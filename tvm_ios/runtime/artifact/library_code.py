@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
+import subprocess
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_ios.errors import ArtifactError
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.artifact.model_image import compile_beside
+from tvm_ios.runtime.base.native_runtime import C_API_FOLDER
 from tvm_ios.runtime.libraries.known import find_library
+from tvm_ios.support.c_compiler import find_c_compiler
 
 __all__ = ["LibraryCode", "native_code"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +40,7 @@ def native_code(plan: ExecutionPlan, folder: Path) -> LibraryCode:
         program = libraries[0].program([call.descriptor for call in calls])
         code = libraries[0].native_object()
         if program is not None and code is not None:
-            made = compile_beside(folder / "library_calls.c", _data_source(program.calls))
+            made = _compile_beside(folder / "library_calls.c", _data_source(program.calls))
             return LibraryCode(objects=(code, made), function=program.function)
     objects = [library.native_object() for library in libraries]
     return LibraryCode(objects=tuple(path for path in objects if path is not None))
@@ -47,3 +54,20 @@ def _data_source(calls: Sequence[bytes]) -> str:
         numbers.frombytes(data)
     values = ", ".join(map(str, numbers))
     return f"#include <stdint.h>\nconst int64_t tvm_ios_calls_data[] = {{{values}}};\n"
+
+
+def _compile_beside(path: Path, text: str) -> Path:
+    """The object file of C code; both are written beside each other."""
+    path.write_text(text)
+    product = path.with_suffix(".o")
+    options = ("-std=gnu11", "-fPIC", "-O1", "-c", f"-I{C_API_FOLDER}")
+    command = (*find_c_compiler(), *options, str(path))
+    _LOG.debug("runs %s", shlex.join([*command, "-o", str(product)]))
+    done = subprocess.run(
+        [*command, "-o", str(product)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ArtifactError(
+            f"the calls of operator libraries cannot be compiled: {done.stderr.strip()}"
+        )
+    return product

@@ -15,7 +15,7 @@ from pathlib import Path
 import tvm
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.runtime.base.kernel_arguments import Kernel
+from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, address_of
 from tvm_ios.runtime.base.tvm_abi import TvmFunction, packed_handle, symbol_in
 from tvm_ios.support.error_text import lines_that_tell

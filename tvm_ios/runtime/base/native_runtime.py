@@ -14,6 +14,7 @@ from ctypes import (
     c_int,
     c_int32,
     c_int64,
+    c_size_t,
     c_uint64,
     c_void_p,
 )
@@ -25,12 +26,11 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
+    "C_API_FOLDER",
     "LANE_EXECUTOR",
     "NATIVE_ABI_VERSION",
     "REMOTE_LANES",
     "NativeLaunch",
-    "NativePoison",
-    "NativeRange",
     "NativeRuntime",
     "NativeTraceRow",
     "PoolOptions",
@@ -39,15 +39,16 @@ __all__ = [
 ]
 
 # The same number is in lane_executor.c and tvm_ios_model.c.
-NATIVE_ABI_VERSION = 2
-_NATIVE = Path(__file__).parent / "native"
-LANE_EXECUTOR = NativeSource(_NATIVE / "lane_executor.c")
-REMOTE_LANES = NativeSource(_NATIVE / "remote_lanes.c")
+NATIVE_ABI_VERSION = 3
+C_API_FOLDER = Path(__file__).parent / "native"
+"""Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
+LANE_EXECUTOR = NativeSource(C_API_FOLDER / "lane_executor.c")
+REMOTE_LANES = NativeSource(C_API_FOLDER / "remote_lanes.c")
 """The lane executor as a library that TVM's RPC server can load."""
 
 
 class NativeLaunch(Structure):
-    """``Launch`` of ``lane_executor.h``: a prepared kernel call."""
+    """``Launch`` of ``plan_image.h``: a prepared kernel call."""
 
     _fields_ = [
         ("kernel", c_void_p),
@@ -67,26 +68,6 @@ class NativeTraceRow(Structure):
         ("end_ns", c_int64),
         ("lane", c_int32),
         ("unused", c_int32),
-    ]
-
-
-class NativeRange(Structure):
-    """``Range`` of ``lane_executor.h``: a piece of memory."""
-
-    _fields_ = [("begin", c_void_p), ("size_bytes", c_int64)]
-
-
-class NativePoison(Structure):
-    """``Poison`` of ``lane_executor.h``: memory to overwrite before and after launches."""
-
-    _fields_ = [
-        ("range_rows", c_void_p),
-        ("ranges", c_void_p),
-        ("buffer_rows", c_void_p),
-        ("touched", c_void_p),
-        ("buffers", c_void_p),
-        ("accesses", c_void_p),
-        ("num_buffers", c_int32),
     ]
 
 
@@ -125,7 +106,20 @@ class NativeRuntime:
         self.pool_close = _function(library, "pool_close", None, c_void_p)
         self.pool_free = _function(library, "pool_free", None, c_void_p)
         self.program_create = _function(
-            library, "program_create", c_void_p, c_int32, *[c_void_p] * 5, c_int32, *[c_void_p] * 2
+            library, "program_create", c_void_p, c_int32, *[c_void_p] * 5, c_int32, c_void_p
+        )
+        self.plan_load = _function(
+            library, "plan_load", c_void_p, c_char_p, c_size_t, c_int32, c_int32
+        )
+        self.plan_free = _function(library, "plan_free", None, c_void_p)
+        self.plan_place = _function(library, "plan_place", None, c_void_p, c_int32, c_void_p)
+        self.plan_bind = _function(
+            library, "plan_bind", None, c_void_p, c_int32, c_void_p, c_void_p, c_int32
+        )
+        self.plan_launches = _function(library, "plan_launches", c_void_p, c_void_p)
+        self.plan_tensors = _function(library, "plan_tensors", c_void_p, c_void_p)
+        self.plan_program = _function(
+            library, "plan_program", c_void_p, c_void_p, c_int32, c_int32, c_void_p
         )
         self.program_free = _function(library, "program_free", None, c_void_p)
         self.run = _function(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ import tvm
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.host_memory import HUGE_PAGE_BYTES, allocate_pages, collapse_pages
-from tvm_ios.runtime.base.kernel_arguments import TensorTable
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
+from tvm_ios.runtime.base.native_runtime import NativeRuntime
 
 __all__ = ["PlanMemory"]
 
@@ -51,8 +53,23 @@ class PlanMemory:
         for number, buffer in enumerate(plan.buffers):
             if buffer.arena_offset is not None:
                 addresses[number] = base + buffer.arena_offset
+        self._addresses = addresses
+        self._loaded: weakref.WeakSet[LoadedPlan] = weakref.WeakSet()
+
+    def load(self, runtime: NativeRuntime, plan: ExecutionPlan) -> LoadedPlan:
+        """A plan over these tensors, loaded into native code; it follows arrays that are replaced.
+
+        The memory has to outlive it.
+        """
         place = (self.device.device_type, self.device.device_id)
-        self.table = TensorTable(plan, addresses, place)
+        loaded = LoadedPlan(runtime, plan, self._addresses, place)
+        self._loaded.add(loaded)
+        return loaded
+
+    def data(self, tensor: int) -> int:
+        """Address of the first byte of a tensor."""
+        wanted = self.plan.tensors[tensor]
+        return self._addresses[wanted.buffer] + wanted.byte_offset
 
     def empty(self, tensor: int) -> tvm.nd.NDArray:
         """A new array for an input or output, not yet in use."""
@@ -84,7 +101,9 @@ class PlanMemory:
         self.require_fit(tensor, array)
         buffer = self.plan.tensors[tensor].buffer
         self._arrays[buffer] = array
-        self.table.place(buffer, _address(array))
+        self._addresses[buffer] = _address(array)
+        for loaded in self._loaded:
+            loaded.place(buffer, _address(array))
         self.generation += 1
 
     def require_fit(self, tensor: int, array: tvm.nd.NDArray) -> None:

@@ -9,20 +9,19 @@ needs another pair of these.
 from __future__ import annotations
 
 import ctypes
-import re
 from ctypes import Structure, c_int32, c_uint8, c_uint16, c_uint64, c_void_p
 from enum import Enum
 
 import tvm
 from tvm._ffi.base import _LIB, py_str
 
+from tvm_ios.plan.data_type import dlpack_fields
 from tvm_ios.runtime.base.native_runtime import address_of
 
 __all__ = [
     "TENSOR_CODE",
     "DLTensor",
     "TvmFunction",
-    "data_type_fields",
     "last_error_text",
     "packed_handle",
     "symbol_in",
@@ -30,7 +29,6 @@ __all__ = [
 
 TENSOR_CODE = 7
 """Type code of an argument that is the address of a ``DLTensor`` (``kTVMDLTensorHandle``)."""
-_DATA_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 
 
 class DLTensor(Structure):
@@ -56,17 +54,8 @@ class DLTensor(Structure):
         DLPack's type and number.
         """
         self.device_type, self.device_id = device
-        self.code, self.bits, self.vector_lanes = data_type_fields(dtype)
+        self.code, self.bits, self.vector_lanes = dlpack_fields(dtype)
         self.ndim, self.shape, self.strides, self.byte_offset = ndim, shape, None, 0
-
-
-def data_type_fields(dtype: str) -> tuple[int, int, int]:
-    """DLPack's type code, bits and vector lanes of a TVM data type."""
-    match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
-    name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
-    # TVM's truth value is an unsigned integer of one bit, and yet takes a byte.
-    code, width = (1, 1) if name == "bool" else (_DATA_TYPE_CODES[name], int(bits))
-    return code, width, int(vector_lanes or 1)
 
 
 class TvmFunction(Enum):

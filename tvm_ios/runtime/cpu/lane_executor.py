@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan, Launch
+from tvm_ios.plan.plan import ExecutionPlan, Group, Launch
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.runtime.base.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.poison import poison_data
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaneProgram, LaunchFailedError
+from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane
 
-__all__ = ["LaneExecutor", "dependency_order"]
+__all__ = ["LaneExecutor"]
 
 TRACE_RUNS = 20
 """Number of runs before a trace ends, unless given; it shows the last, as caches start cold."""
@@ -45,7 +43,6 @@ class LaneExecutor:
     ) -> None:
         self.plan = plan
         self._library = library
-        self._memory = memory
         self._pool = LanePool(
             library.runtime,
             plan.lanes if lanes is None else lanes,
@@ -55,13 +52,11 @@ class LaneExecutor:
         self.lanes = self._pool.lanes
         """Number of threads, the caller's included."""
         self._calls = calls
-        kernels = [self._kernel(*launch) for launch in enumerate(plan.launches)]
-        self._launches = PreparedLaunches(plan.launches, kernels, memory.table)
         barriers = options is not None and options.barriers
-        self._order = _with_barriers(plan) if barriers else dependency_order(plan)
-        self._poison = poison_data(plan, memory.table) if poison else None
-        self._poisoned = memory.arrays if poison else ()  # it names their bytes for good
-        self._program = self._make_program(None)
+        self._loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)
+        self._loaded.bind(self._kernel(*launch) for launch in enumerate(plan.launches))
+        self._memory = memory
+        self._program = self._pool.plan_program(self._loaded, poison=poison)
 
     def run(self) -> None:
         """Run every launch once."""
@@ -91,7 +86,8 @@ class LaneExecutor:
         number = TRACE_RUNS if runs is None else runs
         rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
         try:
-            self._pool.run(self._make_program(rows), number=number, assemble=True)
+            program = self._pool.plan_program(self._loaded, trace=rows)
+            self._pool.run(program, number=number, assemble=True)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
         begin = min((row.start_ns for row in rows), default=0)
@@ -116,21 +112,9 @@ class LaneExecutor:
             self._calls.close()
 
     def _kernel(self, position: int, launch: Launch) -> Kernel:
-        if launch.call is not None and self._calls is not None:
-            kernel = self._calls.kernel(position, launch, host_lane(self._library))
-        else:
-            kernel = self._library.kernel(launch.kernel)
-        return kernel.on_one_lane(not launch.split)
-
-    def _make_program(self, trace: ctypes.Array[NativeTraceRow] | None) -> LaneProgram:
-        groups, successors, homes = self._order
-        return self._pool.program(
-            [[self._launches.address(launch) for launch in group] for group in groups],
-            successors,
-            homes=homes,
-            poison=self._poison,
-            trace=trace,
-        )
+        if launch.call is None or self._calls is None:
+            return self._library.kernel(launch.kernel)
+        return self._calls.kernel(position, launch, host_lane(self._library))
 
     def _explain(self, failure: LaunchFailedError) -> ExecutionError:
         launch = self.plan.launches[failure.position]
@@ -145,42 +129,15 @@ class LaneExecutor:
         )
 
 
-_Order = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[int]]
-"""Launches of each group, the groups that wait for it, and its lane."""
-
-
-def dependency_order(plan: ExecutionPlan) -> _Order:
-    """The order that only data demand: a group starts when its dependencies are complete."""
-    successors: list[list[int]] = [[] for _ in plan.groups]
-    for number, group in enumerate(plan.groups):
-        for dependency in group.dependencies:
-            successors[dependency].append(number)
-    lanes = [group.lane for group in plan.groups]
-    return [group.launches for group in plan.groups], successors, lanes
-
-
-def _with_barriers(plan: ExecutionPlan) -> _Order:
-    """The order of stages: an empty group between two stages waits for one and starts the other."""
-    launches: list[Sequence[int]] = []
-    successors: list[list[int]] = []
-    lanes: list[int] = []
-
-    def add(launch: Sequence[int], lane: int, after: Iterable[int]) -> int:
-        for earlier in after:
-            successors[earlier].append(len(launches))
-        launches.append(launch)
-        successors.append([])
-        lanes.append(lane)
-        return len(launches) - 1
-
-    place: list[int] = []  # of each group of the plan
-    barrier: list[int] = []
+def _with_barriers(plan: ExecutionPlan) -> ExecutionPlan:
+    """A plan in which each group waits for all groups of the stage before, too."""
+    groups: list[Group] = []
+    before: list[int] = []
     stage: list[int] = []
     for number, group in enumerate(plan.groups):
         if number and group.stage != plan.groups[number - 1].stage:
-            barrier, stage = [add((), 0, stage)], []
-        # Dependencies on earlier stages go through the barrier.
-        inside = [place[dependency] for dependency in group.dependencies]
-        place.append(add(group.launches, group.lane, barrier + [p for p in inside if p in stage]))
-        stage.append(place[-1])
-    return launches, successors, lanes
+            before, stage = stage, []
+        inside = [dependency for dependency in group.dependencies if dependency in stage]
+        groups.append(replace(group, dependencies=(*before, *inside)))
+        stage.append(number)
+    return replace(plan, groups=tuple(groups))

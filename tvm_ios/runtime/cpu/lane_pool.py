@@ -1,4 +1,4 @@
-"""A pool of lanes and the programs it runs: the native executor, from Python. No TVM here."""
+"""A pool of lanes and the programs it runs: the native executor, from Python."""
 
 from __future__ import annotations
 
@@ -12,12 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import ExecutionError, OptionError
-from tvm_ios.runtime.base.native_runtime import (
-    NativePoison,
-    NativeRuntime,
-    NativeTraceRow,
-    PoolOptions,
-)
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
+from tvm_ios.runtime.base.native_runtime import NativeRuntime, NativeTraceRow, PoolOptions
 from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
 
 __all__ = [
@@ -130,7 +126,9 @@ def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], arr
 class LaneProgram:
     """Groups of prepared launches with their order; belongs to the pool that made the program."""
 
-    def __init__(self, runtime: NativeRuntime, handle: int, kept: object) -> None:
+    def __init__(self, runtime: NativeRuntime, handle: int | None, kept: object) -> None:
+        if not handle:
+            raise ExecutionError("no memory for a program of groups; free some")
         self.handle = handle
         self._kept = kept
         weakref.finalize(self, _free_program, runtime, handle).atexit = False
@@ -183,8 +181,6 @@ class LanePool:
         successors: Sequence[Iterable[int]],
         *,
         homes: Sequence[int] | None = None,
-        poison: NativePoison | None = None,
-        trace: ctypes.Array[NativeTraceRow] | None = None,
     ) -> LaneProgram:
         """Prepare groups of launches to run by dependencies, again and again.
 
@@ -208,7 +204,7 @@ class LanePool:
         edges, edge_rows = join_rows(successors, "i")
         wanted = range(len(groups)) if homes is None else homes
         lanes = array("i", [home % self.lanes for home in wanted])
-        # The arrays are copied there. The launches, poison and trace are not.
+        # The arrays are copied there. The launches are not.
         handle = self._runtime.program_create(
             len(groups),
             launches.buffer_info()[0],
@@ -217,12 +213,25 @@ class LanePool:
             edges.buffer_info()[0],
             lanes.buffer_info()[0],
             self.lanes,
-            None if poison is None else ctypes.addressof(poison),
-            None if trace is None else ctypes.addressof(trace),
+            None,
         )
-        if not handle:
-            raise ExecutionError(f"no memory for a program of {len(groups)} groups; free some")
-        return LaneProgram(self._runtime, handle, (poison, trace))
+        return LaneProgram(self._runtime, handle, None)
+
+    def plan_program(
+        self,
+        plan: LoadedPlan,
+        *,
+        poison: bool = False,
+        trace: ctypes.Array[NativeTraceRow] | None = None,
+    ) -> LaneProgram:
+        """Prepare all groups of a plan to run by dependencies, again and again.
+
+        ``poison`` overwrites outputs before they are written, and dead buffers; ``trace`` has a row
+        for each launch.
+        """
+        rows = None if trace is None else ctypes.addressof(trace)
+        handle = self._runtime.plan_program(plan.handle, self.lanes, int(poison), rows)
+        return LaneProgram(self._runtime, handle, (plan, trace))
 
     def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
         """Run a program `number` times; with `assemble` not before every lane is awake."""

@@ -18,8 +18,8 @@ import tvm
 from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.host_memory import allocate_aligned
-from tvm_ios.runtime.base.kernel_arguments import PreparedLaunches, TensorTable
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
@@ -40,8 +40,8 @@ __all__ = [
 class Launches(Protocol):
     """Prepared kernel calls, one for each launch of a plan."""
 
-    def address(self, index: int) -> int:
-        """The address of a call, for programs."""
+    def launch(self, number: int, *, whole: bool = False) -> int:
+        """Address of a call; with ``whole`` of its twin that idle lanes do not help with."""
         ...
 
 
@@ -49,9 +49,7 @@ class Launches(Protocol):
 class StageCalls:
     """The calls of one library, ready to be put into programs."""
 
-    split: Launches
-    whole: Launches
-    """Calls of :attr:`split`, with their parallel regions kept on one lane."""
+    launches: Launches
     kept: object = None
     """Objects that must live as long as the calls."""
     calls: LaunchCalls | None = None
@@ -154,9 +152,8 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
                 position = library.position.get(operator)
                 if position is not None:
                     loaded = library.load()
-                    alone = (number, operator) in unsplit
-                    launches = loaded.whole if alone else loaded.split
-                    row.append(launches.address(position))
+                    whole = (number, operator) in unsplit
+                    row.append(loaded.launches.launch(position, whole=whole))
                     names.append(library.plan.launches[position].operator)
                     reasons.append(partial(loaded.failure, position))
             if row:
@@ -221,11 +218,11 @@ class LocalStageLanes(LanePool):
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
-        library = KernelLibrary(path, self._shared)
         memory, addresses = _allocate(plan)
-        table = TensorTable(plan, addresses)
-        _fill_tensors(plan, table, params)
-        return _prepared(plan, library=library, table=table, kept=memory)
+        _fill_tensors(plan, addresses, params)
+        return _prepared(
+            plan, library=KernelLibrary(path, self._shared), addresses=addresses, kept=memory
+        )
 
 
 def _prepared(
@@ -233,24 +230,23 @@ def _prepared(
     libraries: OpenLibraries | None = None,
     *,
     library: KernelLibrary,
-    table: TensorTable,
+    addresses: Mapping[int, int],
     kept: object,
 ) -> StageCalls:
-    """The calls of a plan over a table of tensors."""
+    """The calls of a plan whose buffers lie at addresses."""
     calls = None if libraries is None else LaunchCalls(libraries)
-    kernels = [
+    loaded = LoadedPlan(library.runtime, plan, addresses)
+    loaded.bind(
         library.kernel(launch.kernel)
         if launch.call is None or calls is None
         else calls.kernel(position, launch, host_lane(library))
         for position, launch in enumerate(plan.launches)
-    ]
-    whole = [kernel.on_one_lane(True) for kernel in kernels]
+    )
     return StageCalls(
-        PreparedLaunches(plan.launches, kernels, table),
-        PreparedLaunches(plan.launches, whole, table),
+        loaded,
         kept=(library, kept),
         calls=calls,
-        extend=partial(_prepared, library=library, table=table, kept=kept),
+        extend=partial(_prepared, library=library, addresses=addresses, kept=kept),
     )
 
 
@@ -269,7 +265,9 @@ def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:
     return memory, addresses
 
 
-def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, Any]) -> None:
+def _fill_tensors(
+    plan: ExecutionPlan, addresses: Mapping[int, int], params: Mapping[str, Any]
+) -> None:
     random = np.random.default_rng(0)
     named = {entry.tensor: params[entry.name] for entry in plan.inputs if entry.name in params}
     bound = {plan.tensors[index].buffer for index in named}
@@ -281,4 +279,5 @@ def _fill_tensors(plan: ExecutionPlan, table: TensorTable, params: Mapping[str, 
             data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
         else:
             continue
-        ctypes.memmove(table.data(index), data, min(tensor.size_bytes, len(data)))
+        address = addresses[tensor.buffer] + tensor.byte_offset
+        ctypes.memmove(address, data, min(tensor.size_bytes, len(data)))

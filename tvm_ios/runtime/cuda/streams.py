@@ -17,8 +17,8 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.runtime.base.kernel_arguments import Kernel, PreparedLaunches
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
 from tvm_ios.runtime.cuda.driver import is_of_capture
 from tvm_ios.runtime.cuda.failures import explain
@@ -88,7 +88,8 @@ class CudaStreamExecutor:
             self._calls = None if libraries is None else LaunchCalls(libraries)
             if self._calls is not None:
                 self._handles.later(self._calls.close)
-            self._launches = PreparedLaunches(plan.launches, self._kernels(), memory.table)
+            self._loaded = memory.load(library.runtime, plan)
+            self._loaded.bind(self._kernels())
             self._binding = self._bind(self.program, self._events)
         except BaseException:
             self._handles.close()
@@ -217,7 +218,7 @@ class CudaStreamExecutor:
     def _bind(self, program: StreamProgram, events: list[int]) -> StreamBinding:
         return StreamBinding(
             program,
-            self._launches.address(0),
+            self._loaded.launch(0),
             self._streams,
             events,
             self.workspaces,

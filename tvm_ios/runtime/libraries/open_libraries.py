@@ -13,8 +13,8 @@ from typing import Any, Self
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
 from tvm_ios.plan.plan import ExecutionPlan, Launch
-from tvm_ios.runtime.base.kernel_arguments import Kernel
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import (

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 from tvm_ios.support.c_compiler import compile_shared
 
-__all__ = ["RemoteConnection", "pack_rows"]
+__all__ = ["Kind", "RemoteConnection", "pack_rows"]
 
 CALL_LIMIT_S = 60
 """Seconds of processor time of one call, after which the session on the device ends."""
@@ -34,6 +35,14 @@ WRITE_BYTES = 1 << 22
 """Bytes of a piece in which memory is written; none takes long on a slow network."""
 
 
+class Kind(IntEnum):
+    """Kind of a thing on the device that is to be freed, by its number in ``remote_lanes.c``."""
+
+    MEMORY = 0
+    PROGRAM = 1
+    PLAN = 2
+
+
 class RemoteConnection:
     """A device of an RPC tracker, held until it is closed; a context manager.
 
@@ -44,7 +53,7 @@ class RemoteConnection:
         self.address = address
         lanes = compile_shared(REMOTE_LANES.path, compiler=address.cross_compiler)
         self._broken: str | None = None
-        self._unused: list[tuple[bool, int]] = []
+        self._unused: list[tuple[Kind, int]] = []
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
         self._session, self._socket = connect_device(address)
@@ -95,9 +104,9 @@ class RemoteConnection:
         text, _, _ = self._receive(TEXT_BYTES, name).partition(b"\0")
         return text.decode(errors="replace")
 
-    def free_later(self, address: int, *, is_program: bool = False) -> None:
+    def free_later(self, address: int, kind: Kind = Kind.MEMORY) -> None:
         """Free memory with the next :meth:`free`; for finalizers, which may run at any time."""
-        self._unused.append((is_program, address))
+        self._unused.append((kind, address))
 
     def free(self) -> None:
         """Free the memory handed to :meth:`free_later`."""

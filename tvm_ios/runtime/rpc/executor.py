@@ -12,7 +12,6 @@ from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, PlanInput
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.input_value import input_value, output_tensor
-from tvm_ios.runtime.cpu.lane_executor import dependency_order
 from tvm_ios.runtime.cpu.lane_pool import LaunchFailedError
 from tvm_ios.runtime.rpc.kernels import RemoteKernels
 from tvm_ios.runtime.rpc.lanes import RemoteLanes
@@ -34,14 +33,8 @@ class RemoteExecutor:
         self._connection = kernels.connection
         self._lanes = RemoteLanes(self._connection, plan.lanes if lanes is None else lanes)
         self._addresses, memory = kernels.place(plan)
-        calls = [(launch, not launch.split) for launch in plan.launches]
-        self._launches = kernels.launches(plan, self._addresses, calls, memory)
-        groups, successors, homes = dependency_order(plan)
-        self._program = self._lanes.program(
-            [[self._launches.address(launch) for launch in group] for group in groups],
-            successors,
-            homes=homes,
-        )
+        self._loaded = kernels.load(plan, self._addresses, memory)
+        self._program = self._lanes.plan_program(self._loaded)
 
     def __enter__(self) -> Self:
         return self
@@ -55,13 +48,13 @@ class RemoteExecutor:
         tensor = self.plan.tensors[entry.tensor]
         array = input_value(f"input {name!r}", tensor, value)
         data = array.numpy() if isinstance(array, tvm.nd.NDArray) else array
-        self._connection.write(self._addresses[entry.tensor], data.tobytes())
+        self._connection.write(self._address(entry.tensor), data.tobytes())
 
     def get_output(self, index: int) -> np.ndarray:
         """An output by number, copied from the device."""
         number = output_tensor(self.plan, index)
         tensor = self.plan.tensors[number]
-        data = self._connection.read(self._addresses[number], tensor.size_bytes)
+        data = self._connection.read(self._address(number), tensor.size_bytes)
         return np.frombuffer(data, dtype=numpy_dtype(tensor.dtype)).reshape(tensor.shape)
 
     def run(self) -> None:
@@ -90,6 +83,10 @@ class RemoteExecutor:
     def close(self) -> None:
         """Join its threads; may be called twice."""
         self._lanes.close()
+
+    def _address(self, number: int) -> int:
+        tensor = self.plan.tensors[number]
+        return self._addresses[tensor.buffer] + tensor.byte_offset
 
     def _find(self, name: str) -> PlanInput:
         for entry in self.plan.inputs:

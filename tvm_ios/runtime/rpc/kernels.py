@@ -1,14 +1,14 @@
 """Kernels on a device of an RPC tracker: their file, their parameters, their prepared calls.
 
-The twin of :mod:`tvm_ios.runtime.base.kernel_arguments`: calls are described in numbers here, and
-prepared on the device by ``native/remote_lanes.c``.
+The twin of :mod:`tvm_ios.runtime.base.loaded_plan`: the device gets the image of a plan, and
+prepares the calls itself (``native/remote_lanes.c``).
 """
 
 from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan, Launch
-from tvm_ios.runtime.base.tvm_abi import data_type_fields
-from tvm_ios.runtime.rpc.connection import RemoteConnection, pack_rows
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan
+from tvm_ios.runtime.rpc.connection import Kind, RemoteConnection, pack_rows
 
-__all__ = ["RemoteKernels", "RemoteLaunches", "RemoteMemory"]
+__all__ = ["RemoteKernels", "RemoteMemory", "RemotePlan"]
 
 LARGEST_SENT_BYTES = 1 << 16
 """Bytes above which float parameters are made up on the device; see :class:`RemoteKernels`."""
@@ -36,21 +36,20 @@ class RemoteMemory:
         weakref.finalize(self, connection.free_later, self.address).atexit = False
 
 
-class RemoteLaunches:
-    """Prepared calls on a device, freed some time after this object.
+class RemotePlan:
+    """A plan with its calls on a device, freed some time after this object, as ``kept`` is."""
 
-    The calls lie side by side from the first one's address on.
-    """
-
-    def __init__(self, connection: RemoteConnection, first: int, kept: object) -> None:
-        self._first = first
+    def __init__(self, connection: RemoteConnection, handle: int, count: int, kept: object) -> None:
+        self.handle = handle
+        self._first = int(connection.call("launches", handle))
+        self._count = count
         self._size_bytes = connection.launch_bytes
         self._kept = kept
-        weakref.finalize(self, connection.free_later, first).atexit = False
+        weakref.finalize(self, connection.free_later, handle, Kind.PLAN).atexit = False
 
-    def address(self, index: int) -> int:
-        """The address of a call on the device."""
-        return self._first + index * self._size_bytes
+    def launch(self, number: int, *, whole: bool = False) -> int:
+        """Address of a call; with ``whole`` of its twin that idle lanes do not help with."""
+        return self._first + (number + self._count * whole) * self._size_bytes
 
 
 class RemoteKernels:
@@ -74,7 +73,7 @@ class RemoteKernels:
         self._send(arrays)
 
     def place(self, plan: ExecutionPlan) -> tuple[list[int], RemoteMemory]:
-        """Address of every tensor of a plan, and the memory that holds all but parameters."""
+        """Address of every buffer of a plan, and the memory that holds all but parameters."""
         parameters = {
             plan.tensors[entry.tensor].buffer: self._addresses[entry.name]
             for entry in plan.inputs
@@ -90,9 +89,7 @@ class RemoteKernels:
                 size_bytes += _aligned(buffer.size_bytes)
         memory = RemoteMemory(self.connection, size_bytes)
         addresses = [
-            parameters.get(tensor.buffer, memory.address + offsets[tensor.buffer])
-            + tensor.byte_offset
-            for tensor in plan.tensors
+            parameters.get(index, memory.address + offset) for index, offset in enumerate(offsets)
         ]
         return addresses, memory
 
@@ -104,27 +101,17 @@ class RemoteKernels:
             if entry.name in self._addresses
         }
         fills = [
-            _Fill(address, tensor.size_bytes, tensor.dtype)
-            for tensor, address in zip(plan.tensors, addresses, strict=True)
+            _Fill(addresses[tensor.buffer] + tensor.byte_offset, tensor.size_bytes, tensor.dtype)
+            for tensor in plan.tensors
             if tensor.buffer not in bound and tensor.dtype in FLOATS
         ]
         self._fill(fills)
 
-    def launches(
-        self,
-        plan: ExecutionPlan,
-        addresses: Sequence[int],
-        calls: Sequence[tuple[Launch, bool]],
-        kept: object,
-    ) -> RemoteLaunches:
-        """Prepared calls of launches of a plan, over tensors at given addresses.
-
-        Each launch comes with True if it stays on one lane; ``kept`` lives as long as the calls.
-        """
-        names = sorted({launch.kernel for launch, _ in calls})
-        numbers = pack_rows(_description(plan, addresses, calls, names))
-        first = int(self.connection.call("launches", self._path, "\n".join(names), numbers))
-        return RemoteLaunches(self.connection, first, (kept, self))
+    def load(self, plan: ExecutionPlan, addresses: Sequence[int], kept: object) -> RemotePlan:
+        """A plan with its calls, whose buffers lie at addresses; ``kept`` lives as long as it."""
+        image = bytearray(image_bytes(plan))
+        handle = int(self.connection.call("plan", self._path, image, pack_rows(addresses)))
+        return RemotePlan(self.connection, handle, len(plan.launches), (kept, self))
 
     def _send(self, arrays: Mapping[str, np.ndarray]) -> None:
         fills = []
@@ -158,26 +145,6 @@ class _Fill:
         bits = 32 if self.dtype == "float32" else 64
         count = self.size_bytes * 8 // bits
         return struct.pack("<qqqdd", self.address, count, bits, self.centre, self.half_width)
-
-
-def _description(
-    plan: ExecutionPlan,
-    addresses: Sequence[int],
-    calls: Sequence[tuple[Launch, bool]],
-    names: Sequence[str],
-) -> Iterator[int]:
-    """Rows of numbers for ``tvm_ios_remote_launches``: calls, and the tensors they name."""
-    number = {name: index for index, name in enumerate(names)}
-    arguments = [(*launch.inputs, *launch.outputs) for launch, _ in calls]
-    yield len(calls)
-    yield sum(map(len, arguments))
-    yield len(plan.tensors)
-    yield sum(len(tensor.shape) for tensor in plan.tensors)
-    yield max(map(len, arguments), default=0)
-    for tensor, address in zip(plan.tensors, addresses, strict=True):
-        yield from (address, *data_type_fields(tensor.dtype), len(tensor.shape), *tensor.shape)
-    for (launch, serial), tensors in zip(calls, arguments, strict=True):
-        yield from (number[launch.kernel], int(serial), len(tensors), *tensors)
 
 
 def _as_numpy(value: Any) -> np.ndarray:

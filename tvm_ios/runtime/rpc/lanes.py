@@ -9,7 +9,8 @@ from itertools import chain
 
 from tvm_ios.errors import CostError
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError, join_rows, require_lanes
-from tvm_ios.runtime.rpc.connection import RemoteConnection, pack_rows
+from tvm_ios.runtime.rpc.connection import Kind, RemoteConnection, pack_rows
+from tvm_ios.runtime.rpc.kernels import RemotePlan
 
 __all__ = ["RemoteLanes", "RemoteProgram"]
 
@@ -19,7 +20,7 @@ class RemoteProgram:
 
     def __init__(self, connection: RemoteConnection, address: int) -> None:
         self.address = address
-        weakref.finalize(self, connection.free_later, address, is_program=True).atexit = False
+        weakref.finalize(self, connection.free_later, address, Kind.PROGRAM).atexit = False
 
 
 class RemoteLanes:
@@ -57,6 +58,12 @@ class RemoteLanes:
         return RemoteProgram(
             self.connection, int(self.connection.call("program", pack_rows(numbers)))
         )
+
+    def plan_program(self, plan: RemotePlan) -> RemoteProgram:
+        """Prepare all groups of a plan to run by dependencies."""
+        self.connection.free()
+        made = self.connection.call("plan_program", plan.handle, self.lanes)
+        return RemoteProgram(self.connection, int(made))
 
     def time_ns(self, program: RemoteProgram, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs, by the clock of the device.

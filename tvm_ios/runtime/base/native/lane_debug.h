@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lane_executor.h"
+#include "plan_loader.h"
 
 static inline int64_t now_ns(void) {
   struct timespec time;
@@ -29,20 +29,44 @@ static void jitter(Lane* lane) {
   for (uint64_t left = (draw >> 8) % 128; left; --left) cpu_relax();
 }
 
-static void poison_before(const Program* program, int32_t position) {
-  const Poison* poison = program->poison;
-  for (int32_t i = poison->range_rows[position]; i < poison->range_rows[position + 1]; ++i)
-    memset(poison->ranges[i].begin, 0xFF, (size_t)poison->ranges[i].size_bytes);
+static const PlanLaunch* planned(const Plan* plan, const Launch* launch) {
+  return &plan->image.launches[(launch - plan->launches) % plan->image.header->num_launches];
 }
 
-/* Overwrite a buffer after the last launch that touches it: by the acq_rel count of launches that
- * are left, that one comes after all others. */
-static void poison_after(const Program* program, int32_t position) {
-  const Poison* poison = program->poison;
-  for (int32_t i = poison->buffer_rows[position]; i < poison->buffer_rows[position + 1]; ++i) {
-    int32_t buffer = poison->touched[i];
-    if (atomic_fetch_sub_explicit(&program->accesses_left[buffer], 1, memory_order_acq_rel) == 1)
-      memset(poison->buffers[buffer].begin, 0xFF, (size_t)poison->buffers[buffer].size_bytes);
+static void poison_before(const Program* program, const Launch* launch) {
+  const Plan* plan = program->poisoned;
+  const PlanLaunch* from = planned(plan, launch);
+  for (int32_t i = from->num_inputs; i < launch->num_arguments; ++i) {
+    int32_t tensor = plan->image.arguments[from->arguments + i];
+    memset(plan->tensors[tensor].data, 0xFF, (size_t)plan->image.tensors[tensor].size_bytes);
+  }
+}
+
+/* The buffer of an argument of a launch; NULL where it is not of the arena, which others read. */
+static const PlanBuffer* arena_buffer(const Plan* plan, const PlanLaunch* launch, int32_t place,
+                                      int32_t* number) {
+  *number = plan->image.tensors[plan->image.arguments[launch->arguments + place]].buffer;
+  const PlanBuffer* buffer = &plan->image.buffers[*number];
+  return buffer->kind == BUFFER_ARENA ? buffer : NULL;
+}
+
+static void count_accesses(Program* program, const Launch* launch) {
+  int32_t number;
+  for (int32_t i = 0; i < launch->num_arguments; ++i)
+    if (arena_buffer(program->poisoned, planned(program->poisoned, launch), i, &number))
+      ++program->accesses[number];
+}
+
+/* By the acq_rel count of arguments that are left, the last launch that touches a buffer comes after
+ * all others. */
+static void poison_after(const Program* program, const Launch* launch) {
+  const Plan* plan = program->poisoned;
+  int32_t number;
+  for (int32_t i = 0; i < launch->num_arguments; ++i) {
+    const PlanBuffer* buffer = arena_buffer(plan, planned(plan, launch), i, &number);
+    if (buffer && atomic_fetch_sub_explicit(&program->accesses_left[number], 1,
+                                            memory_order_acq_rel) == 1)
+      memset(plan->places[number], 0xFF, (size_t)buffer->size_bytes);
   }
 }
 

@@ -249,13 +249,6 @@ static int begin(Pool* pool) {
   return status;
 }
 
-/* Of the last run of this thread that failed: the position of the launch, and its error. */
-static __thread int32_t failed_position;
-static __thread char failed_text[ERROR_TEXT_BYTES];
-
-int32_t tvm_ios_failed_position(void) { return failed_position; }
-const char* tvm_ios_failed_text(void) { return failed_text; }
-
 /* Run a program `number` times back to back, or until `max_ns` have passed (0: no limit).
  *
  * elapsed_ns and done, either of which may be NULL, get the time and the number of iterations; with
@@ -381,4 +374,5 @@ void tvm_ios_hook(FTVMParallelLaunch* slot, FTVMParallelLaunch original) {
   __atomic_store_n(slot, tvm_ios_parallel_launch, __ATOMIC_RELEASE);
 }
 
-int32_t tvm_ios_abi_version(void) { return 2; }
+/* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
+int32_t tvm_ios_abi_version(void) { return 3; }

@@ -11,19 +11,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "tvm_abi.h"
+#include "plan_image.h"
 
 #define CACHE_LINE 128 /* bytes of two lines, since processors fetch adjacent ones together */
 #define ERROR_TEXT_BYTES 2048
-
-typedef struct {
-  TVMKernel kernel;
-  TVMValue* arguments;
-  int32_t* type_codes;
-  void* resource;
-  int32_t num_arguments;
-  int32_t serial; /* its library uses barriers inside regions: never split those */
-} Launch;
 
 typedef struct {
   int64_t start_ns;
@@ -31,23 +22,6 @@ typedef struct {
   int32_t lane;
   int32_t unused;
 } TraceRow;
-
-typedef struct {
-  char* begin;
-  int64_t size_bytes;
-} Range;
-
-/* Memory to overwrite with 0xFF, for tests: outputs before their launch, a buffer after the last
- * launch that touches it. */
-typedef struct {
-  const int32_t* range_rows; /* per launch position, plus one */
-  const Range* ranges;
-  const int32_t* buffer_rows; /* per launch position, plus one */
-  const int32_t* touched;     /* buffer of each access */
-  const Range* buffers;
-  const int32_t* accesses; /* per buffer, the number of launches that touch it */
-  int32_t num_buffers;
-} Poison;
 
 typedef struct {
   int32_t num_groups;
@@ -61,7 +35,10 @@ typedef struct {
   int32_t num_homes;
   int32_t words_stride; /* words of the ready set of each home, whole cache lines */
   TraceRow* trace;       /* by position; NULL when not traced */
-  const Poison* poison;  /* NULL when not poisoned */
+  /* Overwrites outputs before their launch, and buffers of the arena after the last launch that
+   * touches them, for tests; NULL when it does not. Its launches are those of the program. */
+  const Plan* poisoned;
+  int32_t* accesses; /* per buffer of it, as how many arguments it is touched in a run */
   _Atomic int32_t* accesses_left;
   _Alignas(CACHE_LINE) _Atomic int32_t* waiting; /* per group, dependencies not yet complete */
   _Atomic uint64_t* ready; /* per home a set of groups that may be claimed */

@@ -78,9 +78,9 @@ static void reset_program(Program* program) {
     atomic_store_explicit(&program->waiting[group], program->dependencies[group],
                           memory_order_relaxed);
   atomic_store_explicit(&program->groups_left, program->num_groups, memory_order_relaxed);
-  if (program->poison)
-    for (int32_t buffer = 0; buffer < program->poison->num_buffers; ++buffer)
-      atomic_store_explicit(&program->accesses_left[buffer], program->poison->accesses[buffer],
+  if (program->poisoned)
+    for (int32_t buffer = 0; buffer < program->poisoned->image.header->num_buffers; ++buffer)
+      atomic_store_explicit(&program->accesses_left[buffer], program->accesses[buffer],
                             memory_order_relaxed);
 }
 
@@ -110,12 +110,12 @@ static int run_launch(Lane* lane, Program* program, int32_t position) {
   int64_t start_ns = 0;
   lane->position = position;
   jitter(lane);
-  if (program->poison) poison_before(program, position);
+  if (program->poisoned) poison_before(program, launch);
   if (program->trace) start_ns = now_ns();
   int32_t code = launch->kernel(launch->arguments, launch->type_codes, launch->num_arguments,
                                 &result, &result_code, launch->resource);
   if (program->trace) program->trace[position] = (TraceRow){start_ns, now_ns(), lane->index, 0};
-  if (program->poison) poison_after(program, position);
+  if (program->poisoned) poison_after(program, launch);
   if (code) report_failure(lane, position);
   return code;
 }
@@ -157,7 +157,7 @@ static void run_program(Lane* lane) {
 }
 
 void tvm_ios_program_free(Program* program) {
-  if (program) free((void*)program->accesses_left);
+  if (program) free(program->accesses);
   free(program);
 }
 
@@ -167,8 +167,7 @@ void tvm_ios_program_free(Program* program) {
  * are numbers below num_homes, which is at most the number of lanes. */
 Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, const int32_t* rows,
                                 const int32_t* successor_rows, const int32_t* successors,
-                                const int32_t* homes, int32_t num_homes, const Poison* poison,
-                                TraceRow* trace) {
+                                const int32_t* homes, int32_t num_homes, TraceRow* trace) {
   size_t groups = (size_t)num_groups, count = (size_t)rows[num_groups];
   size_t edges = (size_t)successor_rows[num_groups], words = groups / 64 + 1;
   size_t stride = (words * 8 + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE / 8;
@@ -198,13 +197,42 @@ Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, con
   memcpy(program->homes, homes, groups * sizeof(int32_t));
   for (size_t edge = 0; edge < edges; ++edge) ++program->dependencies[successors[edge]];
   program->trace = trace;
-  program->poison = poison;
-  if (poison) {
-    program->accesses_left = calloc((size_t)poison->num_buffers + 1, sizeof(int32_t));
-    if (!program->accesses_left) {
-      free(program);
-      return NULL;
-    }
+  return program;
+}
+
+/* Let runs of a program of launches of a plan overwrite its memory; 0 without memory. */
+static int poison_program(Program* program, const Plan* plan) {
+  size_t buffers = (size_t)plan->image.header->num_buffers + 1;
+  program->accesses = calloc(2 * buffers, sizeof *program->accesses);
+  if (!program->accesses) return 0;
+  program->accesses_left = (_Atomic int32_t*)(program->accesses + buffers);
+  program->poisoned = plan;
+  for (int32_t i = 0; i < program->rows[program->num_groups]; ++i)
+    count_accesses(program, program->launches[i]);
+  return 1;
+}
+
+/* A program of all groups of a plan, on as many lanes as there are homes; the plan must outlive it.
+ * NULL without memory. */
+Program* tvm_ios_plan_program(const Plan* plan, int32_t num_homes, int32_t poison,
+                              TraceRow* trace) {
+  const PlanImage* image = &plan->image;
+  int32_t groups = image->header->num_groups, count = image->rows[groups];
+  Launch** launches = malloc(sizeof *launches * ((size_t)count + 1));
+  int32_t* homes = malloc(sizeof *homes * ((size_t)groups + 1));
+  Program* program = NULL;
+  if (launches && homes) {
+    for (int32_t i = 0; i < count; ++i) launches[i] = &plan->launches[i];
+    /* What was scheduled for more lanes runs on these, too. */
+    for (int32_t i = 0; i < groups; ++i) homes[i] = image->homes[i] % num_homes;
+    program = tvm_ios_program_create(groups, launches, image->rows, image->successor_rows,
+                                     image->successors, homes, num_homes, trace);
+  }
+  free(launches);
+  free(homes);
+  if (program && poison && !poison_program(program, plan)) {
+    tvm_ios_program_free(program);
+    return NULL;
   }
   return program;
 }

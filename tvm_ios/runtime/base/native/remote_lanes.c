@@ -1,7 +1,7 @@
 /* The lane executor for a stock TVM RPC server: uploaded, loaded, and called as packed functions.
  *
  * lane_executor.c is in here as it is. Whatever holds a pointer is made on the device: the host
- * sends tensors, launches and programs as rows of int64 and gets addresses back, which it only
+ * sends the images of plans, and programs as rows of int64, and gets addresses back, which it only
  * passes on. Times are the device's own.
  */
 #include "lane_executor.c"
@@ -11,9 +11,11 @@
 
 #include "remote_lanes.h"
 
-#define ALIGNMENT_BYTES 64
+#define CPU_DEVICE 1
 #define ENOUGH_NS 250000000 /* a timing that takes longer is extrapolated */
 #define CPUINFO_BYTES 8192
+
+enum { MEMORY = 0, A_PROGRAM = 1, A_PLAN = 2 }; /* what the host frees */
 
 /* A kernel that hangs, or a host that is gone, ends this process, and the server goes on. The limit
  * of a call is processor time of its thread, which computes or spins all the while: a server that
@@ -107,7 +109,7 @@ ENTRY(limits) {
 ENTRY(allocate) {
   size_t bytes = (size_t)args[0].v_int64;
   void* memory = NULL;
-  if (posix_memalign(&memory, ALIGNMENT_BYTES, bytes ? bytes : 1))
+  if (posix_memalign(&memory, TENSOR_ALIGNMENT, bytes ? bytes : 1))
     return fail("no memory for %zu bytes", bytes);
   memset(memory, 0, bytes);
   return give_int(result, code, (intptr_t)memory);
@@ -173,88 +175,32 @@ static void* open_library(const char* path) {
   return library;
 }
 
-/* The names in a text of lines; NULL without memory. */
-static const char** split_lines(char* text) {
-  size_t count = 1;
-  for (const char* at = text; *at; ++at) count += *at == '\n';
-  const char** names = malloc(count * sizeof *names);
-  for (size_t i = 0; names && i < count; ++i) {
-    names[i] = text;
-    text = strchrnul(text, '\n');
-    if (*text) *text++ = 0;
-  }
-  return names;
-}
-
-static void read_tensors(Rows* rows, DLTensor* tensors, size_t count, int64_t* extent) {
-  for (DLTensor* tensor = tensors; tensor < tensors + count; ++tensor) {
-    tensor->data = next_address(rows);
-    tensor->device_type = 1;
-    tensor->code = (uint8_t)next_row(rows);
-    tensor->bits = (uint8_t)next_row(rows);
-    tensor->vector_lanes = (uint16_t)next_row(rows);
-    tensor->ndim = (int32_t)next_row(rows);
-    tensor->shape = extent;
-    for (int32_t axis = 0; axis < tensor->ndim; ++axis) *extent++ = next_row(rows);
-  }
-}
-
-typedef struct {
-  void* library;
-  const char** names;
-  DLTensor* tensors;
-  TVMValue* arguments; /* the next free one */
-  int32_t* codes;
-  int serial; /* barriers inside regions: no launch may be split */
-} Parts;
-
-static int32_t read_launch(Rows* rows, Parts* parts, Launch* launch) {
-  int32_t status = find_kernel(parts->library, parts->names[next_row(rows)], launch);
-  launch->serial = next_row(rows) || parts->serial;
-  launch->num_arguments = (int32_t)next_row(rows);
-  launch->arguments = parts->arguments;
-  launch->type_codes = parts->codes;
-  for (int32_t place = 0; place < launch->num_arguments; ++place)
-    (parts->arguments++)->v_handle = &parts->tensors[next_row(rows)];
-  return status;
-}
-
-/* (path, names of kernels by line, rows): launches, in one block with all that they point to; the
- * address of the first one.
- *
- * The rows are the numbers of launches, arguments, tensors and extents, and the most arguments of a
- * launch; of each tensor its address, type code, bits, vector lanes, and its extents after their
- * number; of each launch its kernel, whether it stays on one lane, and its tensors after theirs. */
-ENTRY(launches) {
+/* (path, image of a plan, rows of the address of each buffer): the plan, with its kernels. */
+ENTRY(plan) {
+  const ByteArray* image = args[1].v_handle;
   Rows rows = rows_of(args[2]);
-  size_t num_launches = (size_t)next_row(&rows), num_arguments = (size_t)next_row(&rows);
-  size_t num_tensors = (size_t)next_row(&rows), num_extents = (size_t)next_row(&rows);
-  size_t num_codes = (size_t)next_row(&rows);
   void* library = open_library(args[0].v_handle);
   if (!library) return fail("the kernel library cannot be opened: %s", dlerror());
-  char* text = strdup(args[1].v_handle);
-  const char** names = text ? split_lines(text) : NULL;
-  Launch* launches = calloc(1, num_launches * sizeof(Launch) + num_arguments * sizeof(TVMValue) +
-                                   num_tensors * sizeof(DLTensor) + num_extents * sizeof(int64_t) +
-                                   num_codes * sizeof(int32_t) + 1);
-  int32_t status = names && launches ? 0 : fail("no memory for %zu launches", num_launches);
-  if (!status) {
-    TVMValue* arguments = (TVMValue*)(launches + num_launches);
-    DLTensor* tensors = (DLTensor*)(arguments + num_arguments);
-    int64_t* extents = (int64_t*)(tensors + num_tensors);
-    int32_t* codes = (int32_t*)(extents + num_extents);
-    int serial = dlsym(library, "__TVMBackendParallelBarrier") != NULL;
-    Parts parts = {library, names, tensors, arguments, codes, serial};
-    for (size_t i = 0; i < num_codes; ++i) codes[i] = TYPE_TENSOR;
-    read_tensors(&rows, tensors, num_tensors, extents);
-    for (size_t i = 0; i < num_launches && !status; ++i)
-      status = read_launch(&rows, &parts, &launches[i]);
+  Plan* plan = tvm_ios_plan_load(image->data, image->size, CPU_DEVICE, 0);
+  if (!plan) return fail("%s", failed_text);
+  /* Barriers inside regions: no launch may be split. */
+  int serial = dlsym(library, "__TVMBackendParallelBarrier") != NULL;
+  int32_t status = 0;
+  for (int32_t i = 0; i < plan->image.header->num_buffers; ++i)
+    tvm_ios_plan_place(plan, i, next_address(&rows));
+  for (int32_t i = 0; i < plan->image.header->num_launches && !status; ++i) {
+    Launch found = {0};
+    status = find_kernel(library, plan->image.texts + plan->image.launches[i].kernel, &found);
+    tvm_ios_plan_bind(plan, i, found.kernel, found.resource, serial);
   }
-  free(names);
-  free(text);
-  if (!status) return give_int(result, code, (intptr_t)launches);
-  free(launches);
+  if (!status) return give_int(result, code, (intptr_t)plan);
+  tvm_ios_plan_free(plan);
   return status;
+}
+
+/* (plan): the address of its launches: as planned, and as many again that stay on one lane. */
+ENTRY(launches) {
+  return give_int(result, code, (intptr_t)tvm_ios_plan_launches((Plan*)(intptr_t)args[0].v_int64));
 }
 
 /* ---- lanes ---- */
@@ -290,7 +236,7 @@ ENTRY(program) {
     int32_t* homes = successor_rows + groups + 1;
     next_int32s(&rows, numbers, 2 * (groups + 1) + groups + edges);
     program = tvm_ios_program_create((int32_t)groups, launches, numbers, successor_rows,
-                                     homes + groups, homes, num_homes, NULL, NULL);
+                                     homes + groups, homes, num_homes, NULL);
   }
   free(launches);
   free(numbers);
@@ -298,14 +244,24 @@ ENTRY(program) {
   return give_int(result, code, (intptr_t)program);
 }
 
-/* (rows of is program, address): frees programs, and what allocate and launches gave. */
+/* (plan, lanes): a program of all its groups */
+ENTRY(plan_program) {
+  const Plan* plan = (const Plan*)(intptr_t)args[0].v_int64;
+  Program* program = tvm_ios_plan_program(plan, (int32_t)args[1].v_int64, 0, NULL);
+  if (!program) return fail("no memory for a program of a plan");
+  return give_int(result, code, (intptr_t)program);
+}
+
+/* (rows of kind, address): frees what allocate, plan and the programs' functions gave. */
 ENTRY(free) {
   Rows rows = rows_of(args[0]);
   while (rows.left) {
-    int64_t is_program = next_row(&rows);
+    int64_t kind = next_row(&rows);
     void* address = next_address(&rows);
-    if (is_program)
+    if (kind == A_PROGRAM)
       tvm_ios_program_free(address);
+    else if (kind == A_PLAN)
+      tvm_ios_plan_free(address);
     else
       free(address);
   }

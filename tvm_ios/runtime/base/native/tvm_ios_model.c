@@ -15,12 +15,16 @@
 #include <unistd.h>
 
 #include "lane_executor.h"
-#include "model_image.h"
+#include "library_calls.h"
 
 #define ALIGNMENT_BYTES 64
-#define NATIVE_ABI_VERSION 2
+#define NATIVE_ABI_VERSION 3
 #define MOST_CORES (16 * CPU_SETSIZE)
+#define CPU_DEVICE 1
 #define FOOTER_MAGIC "tvm-ios artifact"
+#define STORY_MARK "tvm-ios story"
+#define IMAGE_MARK "tvm-ios image"
+#define DIGEST_BYTES 32
 
 static _Thread_local char error_text[2048];
 
@@ -98,10 +102,11 @@ typedef struct {
   int32_t (*abi_version)(void);
   Pool* (*pool_create)(const PoolOptions* options);
   void (*pool_free)(Pool* pool);
-  Program* (*program_create)(int32_t num_groups, Launch* const* launches, const int32_t* rows,
-                             const int32_t* successor_rows, const int32_t* successors,
-                             const int32_t* homes, int32_t num_homes, const Poison* poison,
-                             TraceRow* trace);
+  Plan* (*plan_load)(const void* bytes, size_t size, int32_t device_type, int32_t device_id);
+  void (*plan_place)(Plan* plan, int32_t buffer, void* address);
+  void (*plan_bind)(Plan* plan, int32_t number, TVMKernel kernel, void* resource, int32_t serial);
+  Program* (*plan_program)(const Plan* plan, int32_t num_homes, int32_t poison, TraceRow* trace);
+  void (*plan_free)(Plan* plan);
   void (*program_free)(Program* program);
   int (*run)(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
              int64_t* elapsed_ns, int64_t* done);
@@ -116,24 +121,21 @@ typedef struct {
 struct tvm_ios_model {
   Tvm tvm;
   Executor executor;
-  const ModelImage* image;
+  Plan* plan;
   pthread_mutex_t lock;
-  int file; /* descriptor of a copy of the exported file, in memory */
+  int file;      /* descriptor of a copy of the exported file, in memory */
+  char* content; /* the exported file */
+  size_t size_bytes;
   void* module;
   void* library;
   Pool* pool;
   Program* program;
-  char** buffers;  /* where each buffer begins */
-  void* arena;     /* memory of activations, then of inputs and outputs */
-  DLTensor* tensors;
+  void* arena;           /* memory of activations, then of inputs and outputs */
   DLTensor** parameters; /* by input; NULL where it is no parameter */
   void** packed;         /* kernel of each launch as a function of TVM; NULL where it is a symbol */
   void** resources;      /* what each call of an operator library is given */
   void (*close_calls)(void);
   void (*explain_call)(void* resource, char* text, size_t size);
-  TVMValue* arguments;
-  int32_t* codes;
-  Launch* launches;
   int32_t* caller_inputs; /* numbers of inputs that are no parameters */
   int32_t num_inputs;
 };
@@ -148,6 +150,29 @@ static int write_all(int to, const char* from, size_t size_bytes) {
   return 0;
 }
 
+/* The section of a file that ends at `end`, where its length and a mark follow it; NULL where there is
+ * none, else `end` is where it begins. */
+static const char* section(const char* content, size_t* end, const char* mark, size_t* size_bytes) {
+  size_t tail = sizeof(uint32_t) + strlen(mark);
+  uint32_t length;
+  if (*end < tail || memcmp(content + *end - strlen(mark), mark, strlen(mark))) return NULL;
+  memcpy(&length, content + *end - tail, sizeof length);
+  if (length > *end - tail) return NULL;
+  *end -= tail + length;
+  *size_bytes = length;
+  return content + *end;
+}
+
+/* The image of the plan, which footer.py wrote behind the library, before story and identity. */
+static const char* find_image(const tvm_ios_model* model, size_t* size_bytes) {
+  size_t end = model->size_bytes - strlen(FOOTER_MAGIC);
+  if (end < DIGEST_BYTES) return NULL;
+  end -= DIGEST_BYTES;
+  if (!section(model->content, &end, "", size_bytes)) return NULL;
+  section(model->content, &end, STORY_MARK, size_bytes); /* there may be none */
+  return section(model->content, &end, IMAGE_MARK, size_bytes);
+}
+
 /* A copy of the file, so that nobody else has the same code loaded: kernels find TVM through
  * pointers in their own image, of which the loader keeps one for each file. */
 static int copy_file(tvm_ios_model* model, const char* path) {
@@ -157,20 +182,16 @@ static int copy_file(tvm_ios_model* model, const char* path) {
   size_t size = (size_t)facts.st_size, magic = strlen(FOOTER_MAGIC);
   char* content = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, from, 0) : MAP_FAILED;
   close(from);
+  if (content != MAP_FAILED) model->content = content;
+  model->size_bytes = size;
   /* A library that is cut off kills who loads it, so its last bytes are looked at first. */
-  int whole = content != MAP_FAILED && size > magic &&
-              !memcmp(content + size - magic, FOOTER_MAGIC, magic);
-  int status = 0;
-  if (!whole) {
-    status = fail("%s: %zu bytes without a tvm-ios footer at the end: it is truncated, stripped, "
-                  "or was not exported by tvm-ios; export the model again", path, size);
-  } else {
-    model->file = memfd_create("tvm-ios model", MFD_CLOEXEC);
-    if (model->file < 0 || write_all(model->file, content, size))
-      status = fail("%s: no memory for a copy of %zu bytes: %s", path, size, strerror(errno));
-  }
-  if (content != MAP_FAILED) munmap(content, size);
-  return status;
+  if (!model->content || size <= magic || memcmp(content + size - magic, FOOTER_MAGIC, magic))
+    return fail("%s: %zu bytes without a tvm-ios footer at the end: it is truncated, stripped, "
+                "or was not exported by tvm-ios; export the model again", path, size);
+  model->file = memfd_create("tvm-ios model", MFD_CLOEXEC);
+  if (model->file < 0 || write_all(model->file, content, size))
+    return fail("%s: no memory for a copy of %zu bytes: %s", path, size, strerror(errno));
+  return 0;
 }
 
 static int find_symbol(tvm_ios_model* model, const char* name, void** symbol) {
@@ -188,7 +209,11 @@ static int find_executor(tvm_ios_model* model) {
   } wanted[] = {{"tvm_ios_abi_version", (void**)&executor->abi_version},
                 {"tvm_ios_pool_create", (void**)&executor->pool_create},
                 {"tvm_ios_pool_free", (void**)&executor->pool_free},
-                {"tvm_ios_program_create", (void**)&executor->program_create},
+                {"tvm_ios_plan_load", (void**)&executor->plan_load},
+                {"tvm_ios_plan_place", (void**)&executor->plan_place},
+                {"tvm_ios_plan_bind", (void**)&executor->plan_bind},
+                {"tvm_ios_plan_program", (void**)&executor->plan_program},
+                {"tvm_ios_plan_free", (void**)&executor->plan_free},
                 {"tvm_ios_program_free", (void**)&executor->program_free},
                 {"tvm_ios_run", (void**)&executor->run},
                 {"tvm_ios_hook", (void**)&executor->hook},
@@ -196,20 +221,32 @@ static int find_executor(tvm_ios_model* model) {
                 {"tvm_ios_parallel_launch", (void**)&executor->parallel_launch},
                 {"tvm_ios_call_packed", (void**)&executor->call_packed},
                 {"tvm_ios_failed_position", (void**)&executor->failed_position},
-                {"tvm_ios_failed_text", (void**)&executor->failed_text},
-                {"tvm_ios_model_image", (void**)&model->image}};
+                {"tvm_ios_failed_text", (void**)&executor->failed_text}};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
     if (find_symbol(model, wanted[i].name, wanted[i].function)) return -1;
-  if (executor->abi_version() != NATIVE_ABI_VERSION || model->image->version != MODEL_IMAGE_VERSION)
-    return fail("the file was exported by another version of tvm-ios (image %d, executor %d), and "
-                "this one reads image %d and executor %d; export the model again",
-                model->image->version, executor->abi_version(), MODEL_IMAGE_VERSION,
+  if (executor->abi_version() != NATIVE_ABI_VERSION)
+    return fail("the file was exported by another version of tvm-ios (executor %d), and this one "
+                "reads executor %d; export the model again", executor->abi_version(),
                 NATIVE_ABI_VERSION);
   return 0;
 }
 
+static int load_plan(tvm_ios_model* model) {
+  size_t size_bytes;
+  const char* image = find_image(model, &size_bytes);
+  if (!image)
+    return fail("there is no plan in the file: it was exported by another version of tvm-ios; "
+                "export the model again");
+  model->plan = model->executor.plan_load(image, size_bytes, CPU_DEVICE, 0);
+  return model->plan ? 0 : fail("%s", model->executor.failed_text());
+}
+
+static const char* text_of(const tvm_ios_model* model, int32_t place) {
+  return model->plan->image.texts + place;
+}
+
 /* Refuse a processor that lacks instruction sets of the kernels, which would end the process. */
-static int require_processor(const ModelImage* image) {
+static int require_processor(const char* features) {
   char line[8192], lacking[256] = "";
   FILE* file = fopen("/proc/cpuinfo", "r");
   int found = 0;
@@ -219,7 +256,7 @@ static int require_processor(const ModelImage* image) {
   if (!found) return 0;
   line[strcspn(line, "\n")] = ' ';
   char needed[1024], *rest = NULL;
-  snprintf(needed, sizeof needed, "%s", image->processor);
+  snprintf(needed, sizeof needed, "%s", features);
   for (char* word = strtok_r(needed, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     char spaced[64];
     /* The spaces tell avx from avx2. */
@@ -235,13 +272,16 @@ static int require_processor(const ModelImage* image) {
 static int load_library(tvm_ios_model* model, const char* path) {
   char copy[64];
   snprintf(copy, sizeof copy, "/proc/self/fd/%d", model->file);
-  /* TVM's module fills the slots for functions of TVM; a handle of our own gives symbols. The image
-   * is looked at before, and TVM not asked where C cannot run the model anyway. */
+  /* TVM's module fills the slots for functions of TVM; a handle of our own gives symbols. The plan is
+   * looked at before, and TVM not asked where C cannot run the model anyway. */
   model->library = dlopen(copy, RTLD_LAZY | RTLD_LOCAL);
   if (!model->library) return fail("%s: cannot be loaded: %s", path, dlerror());
-  if (find_executor(model) || require_processor(model->image)) return -1;
-  if (*model->image->refused)
-    return fail("%s: %s; open it with tvm_ios.load in Python", path, model->image->refused);
+  if (find_executor(model) || load_plan(model)) return -1;
+  const PlanHeader* header = model->plan->image.header;
+  if (require_processor(text_of(model, header->processor))) return -1;
+  if (*text_of(model, header->refused))
+    return fail("%s: %s; open it with tvm_ios.load in Python", path,
+                text_of(model, header->refused));
   if (model->tvm.load(copy, "so", &model->module)) return tvm_failed(&model->tvm, path);
   FTVMParallelLaunch* slot = dlsym(model->library, "__TVMBackendParallelLaunch");
   if (slot) model->executor.hook(slot, model->tvm.parallel_launch);
@@ -261,17 +301,18 @@ static int call_with(const Tvm* tvm, void* function, void* object, const char* t
 
 static int take_parameters(tvm_ios_model* model, void* get_params, void* get_item) {
   const Tvm* tvm = &model->tvm;
-  const ModelImage* image = model->image;
+  const PlanImage* image = &model->plan->image;
   TVMValue map;
   int32_t code = 0;
   if (call_with(tvm, get_params, NULL, NULL, &map, &code)) return tvm_failed(tvm, "parameters");
   int status = 0;
-  for (int32_t i = 0; i < image->num_inputs && !status; ++i) {
+  for (int32_t i = 0; i < image->header->num_inputs && !status; ++i) {
     if (!image->inputs[i].is_parameter) continue;
+    const char* name = text_of(model, image->inputs[i].name);
     TVMValue array;
-    status = call_with(tvm, get_item, map.v_handle, image->inputs[i].name, &array, &code);
+    status = call_with(tvm, get_item, map.v_handle, name, &array, &code);
     if (status || code != CODE_ARRAY)
-      status = tvm_failed(tvm, image->inputs[i].name);
+      status = tvm_failed(tvm, name);
     else
       model->parameters[i] = array.v_handle;
   }
@@ -301,67 +342,53 @@ static char* data_of(const DLTensor* array) { return (char*)array->data + array-
 
 /* Give each buffer its memory: parameters lie in TVM's arrays, all else in one block. */
 static int place_buffers(tvm_ios_model* model) {
-  const ModelImage* image = model->image;
-  size_t bytes = aligned(image->arena_bytes);
-  for (int32_t i = 0; i < image->num_inputs; ++i) {
+  const Plan* plan = model->plan;
+  const PlanImage* image = &plan->image;
+  size_t begin = aligned(image->header->arena_bytes), bytes = begin;
+  for (int32_t i = 0; i < image->header->num_inputs; ++i) {
     DLTensor* array = model->parameters[i];
-    int32_t buffer = image->tensors[image->inputs[i].tensor].buffer;
     /* Kernels assume alignment: a parameter that lies elsewhere is copied, below. */
     if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
-      model->buffers[buffer] = data_of(array);
+      model->executor.plan_place(model->plan, image->tensors[image->inputs[i].tensor].buffer,
+                                 data_of(array));
   }
-  for (int32_t i = 0; i < image->num_buffers; ++i)
-    if (image->buffers[i].kind != IMAGE_ARENA && !model->buffers[i])
+  for (int32_t i = 0; i < image->header->num_buffers; ++i)
+    if (image->buffers[i].kind != BUFFER_ARENA && !plan->places[i])
       bytes += aligned(image->buffers[i].size_bytes);
   if (posix_memalign(&model->arena, ALIGNMENT_BYTES, bytes + ALIGNMENT_BYTES))
     return fail("no memory for %zu bytes of tensors", bytes);
   memset(model->arena, 0, bytes);
-  char* next = (char*)model->arena + aligned(image->arena_bytes);
-  for (int32_t i = 0; i < image->num_buffers; ++i) {
-    if (image->buffers[i].kind == IMAGE_ARENA) {
-      model->buffers[i] = (char*)model->arena + image->buffers[i].arena_offset;
-    } else if (!model->buffers[i]) {
-      model->buffers[i] = next;
-      next += aligned(image->buffers[i].size_bytes);
-    }
+  for (int32_t i = 0; i < image->header->num_buffers; ++i) {
+    const PlanBuffer* buffer = &image->buffers[i];
+    size_t offset = buffer->kind == BUFFER_ARENA ? (size_t)buffer->arena_offset : begin;
+    if (plan->places[i]) continue;
+    model->executor.plan_place(model->plan, i, (char*)model->arena + offset);
+    if (buffer->kind != BUFFER_ARENA) begin += aligned(buffer->size_bytes);
   }
-  for (int32_t i = 0; i < image->num_inputs; ++i) {
-    const ImageTensor* tensor = &image->tensors[image->inputs[i].tensor];
+  for (int32_t i = 0; i < image->header->num_inputs; ++i) {
+    const PlanTensor* tensor = &image->tensors[image->inputs[i].tensor];
     DLTensor* array = model->parameters[i];
-    if (array && model->buffers[tensor->buffer] != data_of(array))
-      memcpy(model->buffers[tensor->buffer], data_of(array), (size_t)tensor->size_bytes);
+    if (array && plan->places[tensor->buffer] != data_of(array))
+      memcpy(plan->places[tensor->buffer], data_of(array), (size_t)tensor->size_bytes);
   }
   return 0;
 }
 
-static void describe_tensors(tvm_ios_model* model) {
-  for (int32_t i = 0; i < model->image->num_tensors; ++i) {
-    const ImageTensor* tensor = &model->image->tensors[i];
-    model->tensors[i] = (DLTensor){.data = model->buffers[tensor->buffer] + tensor->byte_offset,
-                                   .device_type = 1,
-                                   .ndim = tensor->ndim,
-                                   .code = tensor->code,
-                                   .bits = tensor->bits,
-                                   .vector_lanes = tensor->vector_lanes,
-                                   .shape = (int64_t*)tensor->shape};
-  }
-}
-
-static int find_kernel(tvm_ios_model* model, int32_t number, Launch* launch) {
-  const char* name = model->image->launches[number].kernel;
-  launch->kernel = (TVMKernel)dlsym(model->library, name);
-  if (launch->kernel) return 0;
+static int find_kernel(tvm_ios_model* model, int32_t number, TVMKernel* kernel, void** resource) {
+  const char* name = text_of(model, model->plan->image.launches[number].kernel);
+  *kernel = (TVMKernel)dlsym(model->library, name);
+  if (*kernel) return 0;
   /* A kernel that no symbol names, of an imported module, is a packed function. */
-  if (model->tvm.get_function(model->module, name, 1, &launch->resource) || !launch->resource)
+  if (model->tvm.get_function(model->module, name, 1, resource) || !*resource)
     return fail("there is no kernel %s in the file; export the model again", name);
-  model->packed[number] = launch->resource;
-  launch->kernel = model->executor.call_packed;
+  model->packed[number] = *resource;
+  *kernel = model->executor.call_packed;
   return 0;
 }
 
 /* Make the calls of operator libraries ready, which compute in place of TVM's kernels. */
 static int open_calls(tvm_ios_model* model) {
-  if (!model->image->num_calls) return 0;
+  if (!model->plan->image.header->num_calls) return 0;
   int (*open)(const CallHost* host, void** resources, char* text, size_t size);
   CallHost host = {model->tvm.take_workspace, model->tvm.give_workspace,
                    model->executor.parallel_launch};
@@ -373,21 +400,16 @@ static int open_calls(tvm_ios_model* model) {
   return open(&host, model->resources, text, sizeof text) ? fail("%s", text) : 0;
 }
 
-static int prepare_launches(tvm_ios_model* model) {
-  const ModelImage* image = model->image;
-  TVMValue* next = model->arguments;
+static int bind_kernels(tvm_ios_model* model) {
+  const PlanImage* image = &model->plan->image;
   int serial = dlsym(model->library, "__TVMBackendParallelBarrier") != NULL;
-  for (int32_t i = 0; i < image->num_launches; ++i) {
-    const ImageLaunch* from = &image->launches[i];
-    Launch* launch = &model->launches[i];
-    launch->arguments = next;
-    launch->type_codes = model->codes;
-    launch->num_arguments = from->num_tensors;
-    launch->serial = from->serial || serial;
-    for (int32_t place = 0; place < from->num_tensors; ++place)
-      (next++)->v_handle = &model->tensors[from->tensors[place]];
-    if (find_kernel(model, i, launch)) return -1;
-    if (from->call >= 0) launch->resource = model->resources[from->call];
+  for (int32_t i = 0; i < image->header->num_launches; ++i) {
+    TVMKernel kernel;
+    void* resource = NULL;
+    int32_t call = image->launches[i].call;
+    if (find_kernel(model, i, &kernel, &resource)) return -1;
+    if (call >= 0) resource = model->resources[call];
+    model->executor.plan_bind(model->plan, i, kernel, resource, serial);
   }
   return 0;
 }
@@ -406,58 +428,33 @@ static int32_t usable_cores(int32_t* cores) {
 }
 
 static int make_program(tvm_ios_model* model, int32_t lanes) {
-  const ModelImage* image = model->image;
+  const PlanHeader* header = model->plan->image.header;
   int32_t cores[MOST_CORES], num_cores = usable_cores(cores);
   if (lanes < 0 || lanes > num_cores)
     return fail("lanes is %d, but this process may use %d cores; give 1 to %d, or 0", lanes,
                 num_cores, num_cores);
-  if (!lanes) lanes = image->lanes < num_cores ? image->lanes : num_cores;
+  if (!lanes) lanes = header->lanes < num_cores ? header->lanes : num_cores;
   PoolOptions options = {.lanes = lanes,
-                         .tasks_per_lane = image->tasks_per_lane,
-                         .spin_ns = image->spin_ns,
+                         .tasks_per_lane = header->tasks_per_lane,
+                         .spin_ns = header->spin_ns,
                          .get_last_error = model->tvm.last_error,
                          .cpus = cores,
                          .num_cpus = num_cores};
   model->pool = model->executor.pool_create(&options);
-  Launch** order = malloc(sizeof *order * (size_t)(image->num_launches + 1));
-  int32_t* homes = malloc(sizeof *homes * (size_t)(image->num_groups + 1));
-  if (model->pool && order && homes) {
-    for (int32_t i = 0; i < image->num_launches; ++i)
-      order[i] = &model->launches[image->positions[i]];
-    /* A model that was scheduled for more lanes runs on these, too. */
-    for (int32_t i = 0; i < image->num_groups; ++i) homes[i] = image->homes[i] % lanes;
-    model->program = model->executor.program_create(
-        image->num_groups, order, image->rows, image->successor_rows, image->successors, homes,
-        lanes, NULL, NULL);
-  }
-  free(order);
-  free(homes);
-  return model->program ? 0 : fail("no memory for a program of %d groups", image->num_groups);
+  if (model->pool) model->program = model->executor.plan_program(model->plan, lanes, 0, NULL);
+  return model->program ? 0 : fail("no memory for a program of %d groups", header->num_groups);
 }
 
 static int allocate_tables(tvm_ios_model* model) {
-  const ModelImage* image = model->image;
-  size_t num_arguments = 0, most = 0;
-  for (int32_t i = 0; i < image->num_launches; ++i) {
-    size_t count = (size_t)image->launches[i].num_tensors;
-    num_arguments += count;
-    if (count > most) most = count;
-  }
-  model->buffers = calloc((size_t)image->num_buffers + 1, sizeof *model->buffers);
-  model->tensors = calloc((size_t)image->num_tensors + 1, sizeof *model->tensors);
-  model->parameters = calloc((size_t)image->num_inputs + 1, sizeof *model->parameters);
-  model->caller_inputs = calloc((size_t)image->num_inputs + 1, sizeof *model->caller_inputs);
-  model->packed = calloc((size_t)image->num_launches + 1, sizeof *model->packed);
-  model->resources = calloc((size_t)image->num_calls + 1, sizeof *model->resources);
-  model->launches = calloc((size_t)image->num_launches + 1, sizeof *model->launches);
-  model->arguments = calloc(num_arguments + 1, sizeof *model->arguments);
-  model->codes = calloc(most + 1, sizeof *model->codes);
-  if (!(model->buffers && model->tensors && model->parameters && model->caller_inputs &&
-        model->packed && model->resources && model->launches && model->arguments && model->codes))
-    return fail("no memory for %d launches", image->num_launches);
-  for (size_t i = 0; i < most; ++i) model->codes[i] = TYPE_TENSOR;
-  for (int32_t i = 0; i < image->num_inputs; ++i)
-    if (!image->inputs[i].is_parameter) model->caller_inputs[model->num_inputs++] = i;
+  const PlanHeader* header = model->plan->image.header;
+  model->parameters = calloc((size_t)header->num_inputs + 1, sizeof *model->parameters);
+  model->caller_inputs = calloc((size_t)header->num_inputs + 1, sizeof *model->caller_inputs);
+  model->packed = calloc((size_t)header->num_launches + 1, sizeof *model->packed);
+  model->resources = calloc((size_t)header->num_calls + 1, sizeof *model->resources);
+  if (!(model->parameters && model->caller_inputs && model->packed && model->resources))
+    return fail("no memory for %d launches", header->num_launches);
+  for (int32_t i = 0; i < header->num_inputs; ++i)
+    if (!model->plan->image.inputs[i].is_parameter) model->caller_inputs[model->num_inputs++] = i;
   return 0;
 }
 
@@ -465,24 +462,21 @@ static void free_model(tvm_ios_model* model) {
   /* The library goes last: the executor, and all that TVM's module made, is code of it. */
   if (model->program) model->executor.program_free(model->program);
   if (model->pool) model->executor.pool_free(model->pool);
-  for (int32_t i = 0; model->packed && i < model->image->num_launches; ++i)
+  for (int32_t i = 0; model->packed && i < model->plan->image.header->num_launches; ++i)
     if (model->packed[i]) model->tvm.free_function(model->packed[i]);
-  for (int32_t i = 0; model->parameters && i < model->image->num_inputs; ++i)
+  for (int32_t i = 0; model->parameters && i < model->plan->image.header->num_inputs; ++i)
     if (model->parameters[i]) model->tvm.free_array(model->parameters[i]);
-  free(model->buffers);
-  free(model->tensors);
+  if (model->plan) model->executor.plan_free(model->plan);
   free(model->parameters);
   free(model->caller_inputs);
   if (model->close_calls) model->close_calls();
   free(model->packed);
   free(model->resources);
-  free(model->launches);
-  free(model->arguments);
-  free(model->codes);
   free(model->arena);
   if (model->module) model->tvm.free_module(model->module);
   if (model->library) dlclose(model->library);
   if (model->file >= 0) close(model->file);
+  if (model->content) munmap(model->content, model->size_bytes);
   pthread_mutex_destroy(&model->lock);
   free(model);
 }
@@ -500,9 +494,8 @@ tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
     fail("path is NULL; give that of an exported file");
   } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
              !allocate_tables(model) && !open_calls(model) && !read_parameters(model) &&
-             !place_buffers(model)) {
-    describe_tensors(model);
-    if (!prepare_launches(model) && !make_program(model, lanes)) return model;
+             !place_buffers(model) && !bind_kernels(model) && !make_program(model, lanes)) {
+    return model;
   }
   free_model(model);
   return NULL;
@@ -522,41 +515,46 @@ int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model) {
 
 int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model) {
   clear_error();
-  return model->image->num_outputs;
+  return model->plan->image.header->num_outputs;
+}
+
+static const char* input_name(const tvm_ios_model* model, int32_t index) {
+  return text_of(model, model->plan->image.inputs[model->caller_inputs[index]].name);
 }
 
 int32_t tvm_ios_model_find_input(const tvm_ios_model* model, const char* name) {
   clear_error();
   for (int32_t i = 0; i < model->num_inputs; ++i)
-    if (!strcmp(model->image->inputs[model->caller_inputs[i]].name, name)) return i;
+    if (!strcmp(input_name(model, i), name)) return i;
   return fail("there is no input named %s; there are %d", name, model->num_inputs);
 }
 
 static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
                         tvm_ios_tensor* tensor) {
-  const ImageTensor* from = &model->image->tensors[number];
+  const PlanTensor* from = &model->plan->image.tensors[number];
   *tensor = (tvm_ios_tensor){.name = name,
-                             .dtype = from->dtype,
+                             .dtype = text_of(model, from->dtype),
                              .ndim = from->ndim,
-                             .shape = from->shape,
+                             .shape = model->plan->image.extents + from->extents,
                              .size_bytes = (size_t)from->size_bytes,
-                             .data = model->tensors[number].data};
+                             .data = model->plan->tensors[number].data};
 }
 
 int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
   clear_error();
   if (index < 0 || index >= model->num_inputs)
     return fail("there is no input %d; there are %d", index, model->num_inputs);
-  const ImageInput* input = &model->image->inputs[model->caller_inputs[index]];
-  give_tensor(model, input->tensor, input->name, tensor);
+  give_tensor(model, model->plan->image.inputs[model->caller_inputs[index]].tensor,
+              input_name(model, index), tensor);
   return 0;
 }
 
 int tvm_ios_model_output(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
   clear_error();
-  if (index < 0 || index >= model->image->num_outputs)
-    return fail("there is no output %d; there are %d", index, model->image->num_outputs);
-  give_tensor(model, model->image->outputs[index], "", tensor);
+  int32_t count = model->plan->image.header->num_outputs;
+  if (index < 0 || index >= count)
+    return fail("there is no output %d; there are %d", index, count);
+  give_tensor(model, model->plan->image.outputs[index], "", tensor);
   return 0;
 }
 
@@ -592,11 +590,11 @@ int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, si
 
 /* Say why a launch failed. An operator library has an error of its own; the one of TVM is then of
  * something that failed before. */
-static void fail_in_launch(const tvm_ios_model* model, const ImageLaunch* launch) {
+static void fail_in_launch(const tvm_ios_model* model, const PlanLaunch* launch) {
   char text[256] = "";
   if (launch->call >= 0) model->explain_call(model->resources[launch->call], text, sizeof text);
-  fail("operator %s failed: %s; the model stays usable, mend its inputs", launch->operator_name,
-       *text ? text : model->executor.failed_text());
+  fail("operator %s failed: %s; the model stays usable, mend its inputs",
+       text_of(model, launch->operator_name), *text ? text : model->executor.failed_text());
 }
 
 int tvm_ios_model_run(tvm_ios_model* model) {
@@ -604,8 +602,7 @@ int tvm_ios_model_run(tvm_ios_model* model) {
   pthread_mutex_lock(&model->lock);
   int status = model->executor.run(model->pool, model->program, 1, 0, 0, NULL, NULL);
   if (status == RUN_FAILED) {
-    int32_t position = model->image->positions[model->executor.failed_position()];
-    fail_in_launch(model, &model->image->launches[position]);
+    fail_in_launch(model, &model->plan->image.launches[model->executor.failed_position()]);
   } else if (status) {
     fail("the lanes cannot be started: raise the limit of threads (ulimit -u) or use fewer lanes");
   }

@@ -1,0 +1,130 @@
+"""The loader in C: damaged bytes of any kind are one clear error, and never a crash."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import struct
+import zlib
+
+import pytest
+
+from tvm_ios.errors import PlanError
+from tvm_ios.plan import data_type
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.runtime.base import loaded_plan
+from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
+from tvm_ios.runtime.base.native_runtime import NativeLaunch, shared_runtime
+from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
+
+_CHECKSUM_END = 28
+"""Bytes of an image that its checksum does not cover: magic, version, size, and itself."""
+_SECONDS_OF_FUZZING = 0
+
+
+@pytest.fixture
+def plan(random_graph):
+    return lower_plan(*random_graph(random.Random(7)), lanes=2)
+
+
+def load(image: bytes) -> str:
+    """Error text of an image; empty where it is sound."""
+    runtime = shared_runtime()
+    # No byte behind the last one belongs to the image, wherever the allocator puts it.
+    handle = runtime.plan_load(image, len(image), 1, 0)
+    if not handle:
+        return runtime.failed_text().decode()
+    # What was found sound can be made use of.
+    program = runtime.plan_program(handle, 2, 1, None)
+    runtime.program_free(program)
+    runtime.plan_free(handle)
+    return ""
+
+
+def sealed(image: bytearray) -> bytes:
+    """An image whose checksum and size are right, whatever else it says."""
+    struct.pack_into("<Q", image, 16, len(image))
+    struct.pack_into("<I", image, 24, zlib.crc32(image[_CHECKSUM_END:]))
+    return bytes(image)
+
+
+def test_calls_point_to_the_tensors_of_a_plan(plan):
+    size = 1 << 20
+    places = {buffer: (buffer + 1) * size for buffer in range(len(plan.buffers))}
+    loaded = LoadedPlan(shared_runtime(), plan, places, (2, 3))
+    loaded.place(0, 64)
+    places[0] = 64
+    loaded.bind(Kernel(0x100 + n, resource=n, serial=n == 1) for n in range(len(plan.launches)))
+    for number, tensor in enumerate(plan.tensors):
+        made = DLTensor.from_address(loaded.tensor(number))
+        assert made.data == places[tensor.buffer] + tensor.byte_offset
+        assert (made.device_type, made.device_id, made.byte_offset) == (2, 3, 0)
+        fields = (made.code, made.bits, made.vector_lanes)
+        assert fields == data_type.dlpack_fields(tensor.dtype)
+        assert tuple((ctypes.c_int64 * made.ndim).from_address(made.shape)) == tensor.shape
+    for number, launch in enumerate(plan.launches):
+        for whole in (False, True):
+            made = NativeLaunch.from_address(loaded.launch(number, whole=whole))
+            assert (made.kernel, made.resource or 0) == (0x100 + number, number)
+            assert made.serial == (whole or number == 1 or not launch.split)
+            tensors = (*launch.inputs, *launch.outputs)
+            arguments = (ctypes.c_void_p * made.num_arguments).from_address(made.arguments)
+            assert list(arguments) == [loaded.tensor(tensor) for tensor in tensors]
+            codes = (ctypes.c_int32 * made.num_arguments).from_address(made.type_codes)
+            assert set(codes) <= {TENSOR_CODE}
+
+
+def test_every_flipped_byte_is_refused(plan):
+    image = image_bytes(plan)
+    assert load(image) == ""
+    for place in range(len(image)):
+        damaged = bytearray(image)
+        damaged[place] ^= 1 << place % 8
+        assert "export the model again" in load(bytes(damaged)), place
+
+
+def test_every_truncated_image_is_refused(plan):
+    image = image_bytes(plan)
+    for size in range(len(image)):
+        assert "export the model again" in load(image[:size])
+        assert "export the model again" in load(sealed(bytearray(image[: max(size, 28)])))
+    assert "export the model again" in load(sealed(bytearray(image) + bytes(8)))
+
+
+def test_another_version_is_told_with_both(plan):
+    image = bytearray(image_bytes(plan))
+    image[12] += 1
+    assert f"(image {image[12]}), and this one reads image {image[12] - 1}" in load(bytes(image))
+
+
+def test_numbers_out_of_bounds_are_refused_or_harmless(random_graph):
+    """Every number in turn becomes a wrong one, with a checksum that fits."""
+    plan = lower_plan(*random_graph(random.Random(3)), lanes=2)
+    image = image_bytes(plan)
+    refused = 0
+    for place in range(_CHECKSUM_END, len(image) - 3, 4):
+        for wrong in (-1, 1 << 30, -(1 << 31), len(plan.tensors)):
+            damaged = bytearray(image)
+            struct.pack_into("<i", damaged, place, wrong)
+            text = load(sealed(damaged))
+            assert not text or "export the model again" in text
+            refused += bool(text)
+    assert refused > len(image) // 4
+
+
+def test_random_bytes_are_refused_or_harmless(random_graph):
+    plan = lower_plan(*random_graph(random.Random(11)), lanes=2)
+    image, chooser = image_bytes(plan), random.Random(1)
+    for _ in range(5000):
+        damaged = bytearray(image)
+        for _ in range(chooser.choice((1, 1, 2, 8))):
+            damaged[chooser.randrange(_CHECKSUM_END, len(image))] = chooser.randrange(256)
+        text = load(sealed(damaged))
+        assert not text or "export the model again" in text
+
+
+def test_an_image_that_c_refuses_is_an_error_in_python(plan, monkeypatch):
+    monkeypatch.setattr(loaded_plan, "image_bytes", lambda _: image_bytes(plan)[:-1])
+    with pytest.raises(PlanError, match="do not match their checksum"):
+        LoadedPlan(shared_runtime(), plan, {})

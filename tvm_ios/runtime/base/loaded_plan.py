@@ -1,0 +1,83 @@
+"""A plan in native memory: prepared kernel calls, made from the plan's image by C.
+
+``native/plan_loader.h`` makes them. Calls take pointers to tensors, which can be pointed at other
+memory later without touching the calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tvm_ios.errors import PlanError
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime
+from tvm_ios.runtime.base.tvm_abi import DLTensor
+
+__all__ = ["Kernel", "LoadedPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel in memory: its address, and how it is called."""
+
+    address: int
+    resource: int = 0
+    """Resource handle that the kernel is called with."""
+    serial: bool = False
+    """True keeps the kernel's parallel regions on one lane, as barriers inside regions demand."""
+
+
+class LoadedPlan:
+    """Launches of a plan with their tensors, ready for programs; freed with the last reference.
+
+    ``places`` has the address of every buffer, which the caller keeps alive. ``device`` is DLPack's
+    type and number of their device, the CPU where omitted. Each launch that runs needs a kernel.
+    """
+
+    def __init__(
+        self,
+        runtime: NativeRuntime,
+        plan: ExecutionPlan,
+        places: Mapping[int, int],
+        device: tuple[int, int] = (1, 0),
+    ) -> None:
+        self._runtime = runtime
+        self._count = len(plan.launches)
+        image = image_bytes(plan)
+        self.handle = runtime.plan_load(image, len(image), *device)
+        if not self.handle:
+            raise PlanError(runtime.failed_text().decode(errors="replace"))
+        weakref.finalize(self, _free, runtime, self.handle).atexit = False
+        self._launches: int = runtime.plan_launches(self.handle)
+        self._tensors: int = runtime.plan_tensors(self.handle)
+        for buffer, address in places.items():
+            self.place(buffer, address)
+
+    def place(self, buffer: int, address: int) -> None:
+        """Point every tensor of a buffer at memory that begins at `address`."""
+        self._runtime.plan_place(self.handle, buffer, address)
+
+    def bind(self, kernels: Iterable[Kernel]) -> None:
+        """Give each launch its kernel, in the order of the plan."""
+        for number, kernel in enumerate(kernels):
+            self._runtime.plan_bind(
+                self.handle, number, kernel.address, kernel.resource or None, kernel.serial
+            )
+
+    def launch(self, number: int, *, whole: bool = False) -> int:
+        """Address of a launch; with ``whole`` of its twin that idle lanes do not help with."""
+        row = number + self._count if whole else number
+        return self._launches + row * ctypes.sizeof(NativeLaunch)
+
+    def tensor(self, number: int) -> int:
+        """Address of the ``DLTensor`` of a tensor."""
+        return self._tensors + number * ctypes.sizeof(DLTensor)
+
+
+def _free(runtime: NativeRuntime, handle: int) -> None:
+    """Free a plan. A function of its own: its arguments keep the native code loaded."""
+    runtime.plan_free(handle)

@@ -1,0 +1,103 @@
+/* The image of a plan: what its bytes mean, and what plan_loader.h makes of them.
+ *
+ * tvm_ios/plan/image.py writes it, little endian, which every processor here is. The header is
+ * followed by the arrays of PlanImage in their order, without gaps, and the texts. A text is named by
+ * its first byte among these; each ends with a zero byte. */
+#ifndef TVM_IOS_PLAN_IMAGE_H_
+#define TVM_IOS_PLAN_IMAGE_H_
+
+#include <stdint.h>
+
+#include "tvm_abi.h"
+
+#define PLAN_IMAGE_MAGIC "tvm-ios plan"
+#define PLAN_IMAGE_VERSION 4
+
+typedef struct {
+  char magic[12];
+  uint32_t version;
+  uint64_t size_bytes; /* of the whole image */
+  uint32_t checksum;   /* CRC-32 of all that follows */
+  int32_t lanes;
+  int64_t arena_bytes;
+  int64_t spin_ns;
+  int32_t tasks_per_lane;
+  int32_t refused;   /* text: why only Python can run this; "" where C can */
+  int32_t processor; /* text: the instruction sets it needs, a space between two */
+  int32_t num_buffers, num_tensors, num_extents, num_inputs, num_outputs, num_launches;
+  int32_t num_arguments, num_groups, num_successors, num_calls, text_bytes;
+} PlanHeader;
+
+enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };
+
+typedef struct {
+  int64_t size_bytes;
+  int64_t arena_offset;
+  int32_t kind;
+  int32_t unused;
+} PlanBuffer;
+
+typedef struct {
+  int64_t byte_offset;
+  int64_t size_bytes;
+  int32_t buffer;
+  int32_t extents; /* number of the first one */
+  int32_t ndim;
+  int32_t dtype; /* text */
+  uint8_t code;
+  uint8_t bits;
+  uint16_t vector_lanes;
+  int32_t unused;
+} PlanTensor;
+
+typedef struct {
+  int32_t name; /* text */
+  int32_t tensor;
+  int32_t is_parameter;
+} PlanInput;
+
+typedef struct {
+  int32_t operator_name; /* text */
+  int32_t kernel;        /* text */
+  int32_t arguments;     /* number of the first one: inputs, then outputs */
+  int32_t num_inputs;
+  int32_t num_outputs;
+  int32_t serial; /* its parallel regions stay on one lane */
+  int32_t call;   /* number of the library's call that computes it; -1: a kernel does */
+} PlanLaunch;
+
+typedef struct {
+  const PlanHeader* header;
+  const PlanBuffer* buffers;
+  const PlanTensor* tensors;
+  const int64_t* extents;
+  const PlanInput* inputs;
+  const int32_t* outputs; /* number of the tensor of each */
+  const PlanLaunch* launches;
+  const int32_t* arguments;      /* tensors */
+  const int32_t* rows;           /* per group, plus one: its first launch */
+  const int32_t* homes;          /* per group */
+  const int32_t* successor_rows; /* per group, plus one */
+  const int32_t* successors;
+  const char* texts;
+} PlanImage;
+
+typedef struct {
+  TVMKernel kernel;
+  TVMValue* arguments;
+  int32_t* type_codes;
+  void* resource;
+  int32_t num_arguments;
+  int32_t serial; /* its parallel regions stay on one lane */
+} Launch;
+
+/* A loaded plan. Kernels and the places of buffers are set by its owner, the
+ * places also between runs. */
+typedef struct {
+  PlanImage image;
+  Launch* launches; /* as planned, and then all of them once more, on one lane each */
+  DLTensor* tensors;
+  char** places; /* where each buffer begins */
+} Plan;
+
+#endif
