@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.library_call import LibraryCall
-from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -63,10 +64,10 @@ def build(model, folder):
     for lanes in range(1, 5):
         names = built.operator_names
         plan = lower_plan(built.graph, placements, lanes=lanes, operator_names=names)
-        (folder / f"plan{lanes}.json").write_text(plan.to_json())
+        (folder / f"plan{lanes}").write_bytes(image_bytes(plan))
         listed = placements_for(built.extraction, _list(built.extraction.graph, lanes))
         plan = lower_plan(built.graph, listed, lanes=lanes, operator_names=names)
-        (folder / f"list{lanes}.json").write_text(plan.to_json())
+        (folder / f"list{lanes}").write_bytes(image_bytes(plan))
     return {}
 
 
@@ -134,8 +135,8 @@ class Model:
 
     def __init__(self, folder, lanes=2, *, listed=False):
         folder = Path(folder)
-        stored = folder / f"{'list' if listed else 'plan'}{lanes}.json"
-        self.plan = ExecutionPlan.from_json(stored.read_text())
+        stored = folder / f"{'list' if listed else 'plan'}{lanes}"
+        self.plan = read_image(stored.read_bytes())
         self.library = KernelLibrary(folder / "kernels.so", shared_runtime())
         self.params = tvm.runtime.load_param_dict((folder / "params").read_bytes())
         self.cudnn = json.loads((folder / "cudnn.json").read_text())

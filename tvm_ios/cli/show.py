@@ -80,7 +80,7 @@ def _schedule(path: Path) -> InterOpSchedule:
 
 
 def _as_text(path: Path) -> str:
-    identity, story = read_footer(path), read_story(path)
+    identity, story = read_footer(path).identity, read_story(path)
     lines = [
         f"{path}: {path.stat().st_size / 1e6:.1f} MB for {identity.target}, lanes: "
         f"{identity.lanes}",

@@ -1,32 +1,48 @@
-"""The image of a plan: the bytes from which native code makes launches and programs. No TVM here.
+"""The image of a plan: the bytes in which files store it, and of which native code runs it. No TVM.
 
-``runtime/base/native/plan_image.h`` is the twin of this file in C: it says what the bytes mean, and
-``plan_loader.h`` refuses damaged ones.
+``runtime/base/native/plan_image.h`` says what the bytes mean: arrays follow the header, and after
+them the texts, each ended by a zero byte and named by its first one. :mod:`.image_reader` reads
+images in Python, ``plan_loader.h`` in C.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import dlpack_fields
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 
-__all__ = ["IMAGE_MAGIC", "ProgramFacts", "image_bytes"]
+__all__ = [
+    "ARRAYS",
+    "HEADER",
+    "IMAGE_MAGIC",
+    "KINDS",
+    "NO_CALL",
+    "PLAN_VERSION",
+    "PREFIX",
+    "ProgramFacts",
+    "image_bytes",
+]
 
 IMAGE_MAGIC = b"tvm-ios plan"
-# plan_image.h has the same number as PLAN_IMAGE_VERSION; tvm_ios_model.c reads it from there.
-_VERSION = 4
-_PREFIX = struct.Struct("<12sIQI")
+PLAN_VERSION = 4
+"""Version of plans in files, of which plan_image.h has the same number."""
+PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
-_HEADER = struct.Struct("<iqq14i")
-_BUFFER = struct.Struct("<qqi4x")
-_TENSOR = struct.Struct("<qqiiiiBBH4x")
-_KINDS = {BufferKind.ARENA: 0, BufferKind.INPUT: 1, BufferKind.OUTPUT: 2}
+HEADER = struct.Struct("<iqq15i4x")
+"""Layout of what follows: 8 numbers, counts of arrays, number of calls, and bytes of the texts."""
+ARRAYS = ("qqi4x", "qqiiiiBBH4x", "q", "iii", "i", "iiiiiiiii", "i", "i", "iii", "i", "i")
+"""Layout of an item of each array, in the order of PlanImage."""
+KINDS = (BufferKind.ARENA, BufferKind.INPUT, BufferKind.OUTPUT)
+"""Kinds of buffers by their number in an image."""
+NO_CALL = -1
+"""Number in place of that of a call where a kernel computes a launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +55,27 @@ class ProgramFacts:
     """Instruction sets that the kernels need, in the words of ``/proc/cpuinfo``."""
     refused: str = ""
     """Reason why only Python can run the model; empty where C can."""
-    call_function: str | None = None
-    """C function that makes the calls of operator libraries; None where kernels compute all."""
+    call_function: str = ""
+    """C function that makes the calls of operator libraries; empty where Python makes them."""
     tasks_per_lane: int = 1
     """Tasks a lane that a parallel region is split into."""
     spin_ns: int = 0
     """Nanoseconds that lanes spin after a run before they sleep."""
 
 
-@dataclass(slots=True)
 class _Texts:
-    """Texts one after another, each ended by a zero byte; equal ones lie there once."""
+    """Texts that are written one after another, equal ones once."""
 
-    content: bytearray = field(default_factory=bytearray)
-    places: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self._places: dict[str, int] = {}
 
     def place(self, text: str) -> int:
         """First byte of a text."""
-        if text not in self.places:
-            self.places[text] = len(self.content)
+        if text not in self._places:
+            self._places[text] = len(self.content)
             self.content += text.encode() + b"\0"
-        return self.places[text]
+        return self._places[text]
 
 
 def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes:
@@ -75,84 +91,60 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     """
     facts = facts or ProgramFacts()
     texts = _Texts()
-    refused, features = texts.place(facts.refused), texts.place(" ".join(facts.features))
-    ranks = [len(tensor.shape) for tensor in plan.tensors]
-    arguments = [(*launch.inputs, *launch.outputs) for launch in plan.launches]
-    calls = _numbered_calls(plan, facts.call_function)
-    successors = _successors(plan)
-    rows = _group_rows(plan)
-    eights = [
-        *[_BUFFER.pack(b.size_bytes, b.arena_offset or 0, _KINDS[b.kind]) for b in plan.buffers],
-        *[
-            _TENSOR.pack(
-                tensor.byte_offset,
-                tensor.size_bytes,
-                tensor.buffer,
-                first,
-                rank,
-                texts.place(tensor.dtype),
-                *dlpack_fields(tensor.dtype),
-            )
-            for tensor, first, rank in zip(plan.tensors, _starts(ranks), ranks, strict=False)
-        ],
-        _packed("q", chain.from_iterable(tensor.shape for tensor in plan.tensors)),
-    ]
-    fours = [
-        *chain.from_iterable(
-            (texts.place(each.name), each.tensor, each.name in facts.parameters)
-            for each in plan.inputs
-        ),
-        *plan.outputs,
-        *chain.from_iterable(
-            (
-                texts.place(launch.operator),
-                texts.place(launch.kernel if call < 0 else facts.call_function or ""),
-                first,
-                len(launch.inputs),
-                len(launch.outputs),
-                not launch.split,
-                call,
-            )
-            for launch, first, call in zip(
-                plan.launches, _starts(map(len, arguments)), calls, strict=False
-            )
-        ),
-        *chain.from_iterable(arguments),
-        *rows,
-        *(group.lane for group in plan.groups),
-        *_starts(map(len, successors)),
-        *chain.from_iterable(successors),
-    ]
-    header = _HEADER.pack(
-        plan.lanes,
-        plan.arena_bytes,
-        facts.spin_ns,
-        facts.tasks_per_lane,
-        refused,
-        features,
-        len(plan.buffers),
-        len(plan.tensors),
-        sum(ranks),
-        len(plan.inputs),
-        len(plan.outputs),
-        len(plan.launches),
-        sum(map(len, arguments)),
-        len(plan.groups),
-        sum(map(len, successors)),
-        max(calls, default=-1) + 1,
-        len(texts.content),
+    words = [texts.place(t) for t in (facts.refused, " ".join(facts.features), facts.call_function)]
+    arrays = [list(rows) for rows in _arrays(plan, facts, texts)]
+    counts = [len(rows) for rows in (*arrays[:7], arrays[8], arrays[10])]
+    numbers = (plan.lanes, plan.arena_bytes, facts.spin_ns, facts.tasks_per_lane)
+    calls = sum(launch.call is not None for launch in plan.launches)
+    body = b"".join(
+        (
+            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content)),
+            *map(_packed, ARRAYS, arrays),
+            texts.content,
+        )
     )
-    body = b"".join((header, *eights, _packed("i", fours), texts.content))
-    size_bytes = _PREFIX.size + len(body)
-    return _PREFIX.pack(IMAGE_MAGIC, _VERSION, size_bytes, zlib.crc32(body)) + body
+    size_bytes = PREFIX.size + len(body)
+    return PREFIX.pack(IMAGE_MAGIC, PLAN_VERSION, size_bytes, zlib.crc32(body)) + body
 
 
-def _numbered_calls(plan: ExecutionPlan, function: str | None) -> list[int]:
-    """Number of each launch among the calls of operator libraries; -1 where a kernel computes."""
-    if function is None:
-        return [-1] * len(plan.launches)
-    made = [launch.call is not None for launch in plan.launches]
-    return [number if called else -1 for number, called in zip(_starts(made), made, strict=False)]
+def _arrays(
+    plan: ExecutionPlan, facts: ProgramFacts, texts: _Texts
+) -> Iterator[Iterable[tuple[int, ...]]]:
+    """Rows of each array, in the order of :data:`ARRAYS`."""
+    successors = _successors(plan)
+    yield [(b.size_bytes, b.arena_offset or 0, KINDS.index(b.kind)) for b in plan.buffers]
+    yield _tensor_rows(plan, texts)
+    yield _column(chain.from_iterable(tensor.shape for tensor in plan.tensors))
+    yield [(texts.place(i.name), i.tensor, i.name in facts.parameters) for i in plan.inputs]
+    yield _column(plan.outputs)
+    yield _launch_rows(plan, texts)
+    yield _column(chain.from_iterable((*a.inputs, *a.outputs) for a in plan.launches))
+    yield _column(_group_begins(plan))
+    yield [(group.stage, group.position, group.lane) for group in plan.groups]
+    yield _column(_begins(map(len, successors)))
+    yield _column(chain.from_iterable(successors))
+
+
+def _tensor_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]]:
+    first = 0
+    for tensor in plan.tensors:
+        rank, dtype = len(tensor.shape), texts.place(tensor.dtype)
+        place = (tensor.byte_offset, tensor.size_bytes, tensor.buffer)
+        yield (*place, first, rank, dtype, *dlpack_fields(tensor.dtype))
+        first += rank
+
+
+def _launch_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]]:
+    first = calls = 0
+    for launch in plan.launches:
+        names = (texts.place(launch.operator), texts.place(launch.kernel))
+        tensors = (first, len(launch.inputs), len(launch.outputs))
+        call, data = NO_CALL, NO_CALL
+        if launch.call is not None:
+            call, data = calls, texts.place(json.dumps(launch.call.to_data()))
+        yield (*names, *tensors, not launch.split, call, data, launch.operator_index)
+        first += len(launch.inputs) + len(launch.outputs)
+        calls += launch.call is not None
 
 
 def _successors(plan: ExecutionPlan) -> list[list[int]]:
@@ -164,22 +156,25 @@ def _successors(plan: ExecutionPlan) -> list[list[int]]:
     return successors
 
 
-def _group_rows(plan: ExecutionPlan) -> list[int]:
+def _group_begins(plan: ExecutionPlan) -> list[int]:
     """First launch of each group, and the one after the last group."""
-    rows = list(_starts(len(group.launches) for group in plan.groups))
+    begins = list(_begins(len(group.launches) for group in plan.groups))
     listed = list(chain.from_iterable(group.launches for group in plan.groups))
-    if listed != list(range(rows[-1])):
+    if listed != list(range(begins[-1])):
         raise PlanError(
             f"groups list launches {listed[:20]}..., out of order; lower the module again"
         )
-    return rows
+    return begins
 
 
-def _starts(lengths: Iterable[int]) -> Iterable[int]:
+def _begins(lengths: Iterable[int]) -> Iterable[int]:
     """Begins of rows that lie one after another, given their lengths, and the end of the last."""
     return accumulate(lengths, initial=0)
 
 
-def _packed(kind: str, numbers: Collection[int] | Iterable[int]) -> bytes:
-    values: Sequence[int] = list(numbers)
-    return struct.pack(f"<{len(values)}{kind}", *values)
+def _column(numbers: Iterable[int]) -> Iterable[tuple[int]]:
+    return ((number,) for number in numbers)
+
+
+def _packed(layout: str, rows: Sequence[tuple[int, ...]]) -> bytes:
+    return struct.pack("<" + layout * len(rows), *chain.from_iterable(rows))

@@ -7,21 +7,17 @@ a group waits only for groups before it, so the order of the launches is a topol
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.fused_function import TensorType
-from tvm_ios.errors import PlanError
-from tvm_ios.plan.data_type import dtype_bytes, named_as_arrays
-from tvm_ios.plan.library_call import CallReader, LibraryCall, no_calls
-from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.library_call import LibraryCall
 
 __all__ = [
     "ALIGNMENT_BYTES",
-    "PLAN_VERSION",
     "Buffer",
     "BufferKind",
     "ExecutionPlan",
@@ -32,7 +28,6 @@ __all__ = [
     "launches_before",
 ]
 
-PLAN_VERSION = 3
 ALIGNMENT_BYTES = 64
 """Alignment of every tensor in bytes, which generated kernels assume."""
 
@@ -162,69 +157,6 @@ class ExecutionPlan:
         """Number of stages that still hold a launch."""
         return len({group.stage for group in self.groups})
 
-    def to_json(self) -> str:
-        """Versioned JSON of the plan; :meth:`from_json` reads it back."""
-        return json.dumps(
-            {
-                "version": PLAN_VERSION,
-                "lanes": self.lanes,
-                "arena_bytes": self.arena_bytes,
-                "buffers": [[b.kind.value, b.size_bytes, b.arena_offset] for b in self.buffers],
-                "tensors": [
-                    [t.buffer, t.byte_offset, list(t.shape), t.dtype] for t in self.tensors
-                ],
-                "launches": [
-                    [
-                        a.operator,
-                        a.operator_index,
-                        a.kernel,
-                        list(a.inputs),
-                        list(a.outputs),
-                        a.split,
-                        None if a.call is None else a.call.to_data(),
-                    ]
-                    for a in self.launches
-                ],
-                "groups": [
-                    [g.stage, g.position, list(g.launches), list(g.dependencies), g.lane]
-                    for g in self.groups
-                ],
-                "inputs": [[entry.name, entry.tensor] for entry in self.inputs],
-                "outputs": list(self.outputs),
-            },
-            separators=(",", ":"),
-        )
-
-    @classmethod
-    def from_json(cls, text: str, *, read_call: CallReader = no_calls) -> ExecutionPlan:
-        """Plan in the JSON of :meth:`to_json`, not verified yet.
-
-        Without ``read_call`` a plan that has calls of operator libraries is refused.
-        """
-        try:
-            data = parse_json(text, "the plan")
-            version = data.field("version").whole()
-            if version != PLAN_VERSION:
-                raise PlanError(
-                    f"execution plan has version {version!r}, this tvm-ios reads version "
-                    f"{PLAN_VERSION}; export the model again with the installed version"
-                )
-            return cls(
-                lanes=data.field("lanes").whole(),
-                arena_bytes=data.field("arena_bytes").whole(),
-                buffers=tuple(map(_buffer, data.field("buffers").rows())),
-                tensors=tuple(map(_tensor, data.field("tensors").rows())),
-                launches=tuple(_launch(row, read_call) for row in data.field("launches").rows()),
-                groups=tuple(map(_group, data.field("groups").rows())),
-                inputs=tuple(map(_input, data.field("inputs").rows())),
-                outputs=data.field("outputs").wholes(),
-            )
-        except UnreadableValueError as error:
-            raise PlanError(
-                f"not an execution plan: {error}; expected the JSON that ExecutionPlan.to_json "
-                "writes"
-            ) from error
-
     def as_text(self) -> str:
         """Text with a line for each launch, by stage and group, with the places of its outputs."""
         lines = [
@@ -257,51 +189,3 @@ class ExecutionPlan:
             base += f"+{buffer.arena_offset}"
         shape = "x".join(map(str, tensor.shape)) or "scalar"
         return f"t{index} {tensor.dtype}[{shape}] at b{tensor.buffer}({base})+{tensor.byte_offset}"
-
-
-def _buffer(row: StoredValue) -> Buffer:
-    kind, size, offset = row.rows(3)
-    return Buffer(
-        kind=kind.member(BufferKind),
-        size_bytes=size.whole(),
-        arena_offset=offset.or_none(StoredValue.whole),
-    )
-
-
-def _tensor(row: StoredValue) -> Tensor:
-    buffer, offset, shape, dtype = row.rows(4)
-    return Tensor(
-        buffer=buffer.whole(),
-        byte_offset=offset.whole(),
-        shape=shape.wholes(),
-        dtype=named_as_arrays(dtype.text()),
-    )
-
-
-def _launch(row: StoredValue, read_call: CallReader) -> Launch:
-    operator, index, kernel, inputs, outputs, split, call = row.rows(7)
-    return Launch(
-        operator=operator.text(),
-        operator_index=index.whole(),
-        kernel=kernel.text(),
-        inputs=inputs.wholes(),
-        outputs=outputs.wholes(),
-        split=split.flag(),
-        call=call.or_none(read_call),
-    )
-
-
-def _group(row: StoredValue) -> Group:
-    stage, position, launches, dependencies, lane = row.rows(5)
-    return Group(
-        stage=stage.whole(),
-        position=position.whole(),
-        launches=launches.wholes(),
-        dependencies=dependencies.wholes(),
-        lane=lane.whole(),
-    )
-
-
-def _input(row: StoredValue) -> PlanInput:
-    name, tensor = row.rows(2)
-    return PlanInput(name.text(), tensor.whole())

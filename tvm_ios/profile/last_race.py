@@ -17,6 +17,7 @@ from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.plan.image import image_bytes
 from tvm_ios.profile.race import choose, race
 from tvm_ios.report.tune_report import Contestant
 
@@ -87,7 +88,7 @@ def known_end(
         return None
     kept, reason = choose(known.comparison, {who: who.value for who in racers})
     model = racers[kept].compiled()
-    if digest_of(model.plan.to_json()) != known.plans[kept.value]:
+    if digest_of(image_bytes(model.plan).hex()) != known.plans[kept.value]:
         return None
     return RaceEnd(comparison=known.comparison, kept=kept, reason=reason, model=model)
 
@@ -110,7 +111,7 @@ def raced_end(
         until_decided=True,
         session=session,
     )
-    plans = {who.value: digest_of(model.plan.to_json()) for who, model in models.items()}
+    plans = {who.value: digest_of(image_bytes(model.plan).hex()) for who, model in models.items()}
     keep(KnownRace(comparison=comparison, plans=plans))
     kept, reason = choose(comparison, {who: who.value for who in models})
     return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])

@@ -78,7 +78,7 @@ def opened(
         modules = {}
         for way in (STREAMS, GRAPH):
             module = CudaGraphModule(
-                read_plan(library), library, params, cuda_graph=way == GRAPH, store=store
+                read_plan(library.path), library, params, cuda_graph=way == GRAPH, store=store
             )
             stack.callback(module.close)
             module.set_input(name, image)

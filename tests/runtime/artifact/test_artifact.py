@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -80,7 +79,7 @@ def test_lanes_may_differ_from_the_plan(exported):
 def with_identity(path, folder, **changes):
     """A copy of a file that says it was made for something else."""
     copy = folder / "other.so"
-    identity = read_footer(path)
+    identity = read_footer(path).identity
     content = path.read_bytes()
     length = len(identity.to_json()) + 4 + 32 + 16
     copy.write_bytes(content[:-length])
@@ -133,8 +132,8 @@ def test_a_library_with_a_footer_but_no_plan_is_refused(exported, build_random, 
     built = build_random(seed=12, size=12, opt_level=2)
     path = tmp_path / "plain.so"
     built.factory.export_library(str(path))
-    append_footer(path, read_footer(exported[1]))
-    with pytest.raises(ArtifactError):
+    append_footer(path, read_footer(exported[1]).identity)
+    with pytest.raises(ArtifactError, match="plan cannot be read: not the image of a plan"):
         load(path)
 
 
@@ -180,11 +179,6 @@ def test_a_moved_file_still_loads(exported, tmp_path):
     with load(moved) as module:
         module.run(data=built.input)
         assert_outputs(module, built.expected)
-
-
-def test_the_plan_lies_in_the_graph_json(exported):
-    graph = json.loads(tvm.runtime.load_module(str(exported[1]))["get_graph_json"]())
-    assert "tvm_ios_plan" in graph["metadata"]
 
 
 @pytest.mark.slow

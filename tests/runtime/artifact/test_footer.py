@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.plan.plan import PLAN_VERSION
-from tvm_ios.runtime.artifact.footer import append_footer, read_footer
+from tvm_ios.plan.image import PLAN_VERSION
+from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
 
 IDENTITY = ArtifactIdentity(
@@ -31,7 +31,7 @@ def file(tmp_path):
 
 
 def test_reads_back(file):
-    assert read_footer(file) == IDENTITY
+    assert read_footer(file) == Footer(identity=IDENTITY, story=None, image=b"")
     assert file.read_bytes().startswith(bytes(range(256)))
 
 
@@ -57,7 +57,7 @@ def test_a_large_file_is_read_piece_by_piece(tmp_path):
     append_footer(path, IDENTITY)
     tracemalloc.start()
     try:
-        assert read_footer(path) == IDENTITY
+        assert read_footer(path).identity == IDENTITY
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

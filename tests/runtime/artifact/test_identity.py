@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.plan.plan import PLAN_VERSION
+from tvm_ios.plan.image import PLAN_VERSION
 from tvm_ios.runtime.artifact.identity import (
     ArtifactIdentity,
     Processor,

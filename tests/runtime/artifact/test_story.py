@@ -36,10 +36,10 @@ STORY = ModelStory(
 def test_a_story_comes_back(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(99))
-    append_footer(path, IDENTITY, STORY)
+    append_footer(path, IDENTITY, STORY, b"a plan")
     assert read_story(path) == STORY
     assert read_story(path).schedule.graph_name == "net"
-    assert read_footer(path) == IDENTITY
+    assert (read_footer(path).identity, read_footer(path).image) == (IDENTITY, b"a plan")
 
 
 def test_a_file_without_one_has_none(tmp_path):

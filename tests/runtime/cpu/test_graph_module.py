@@ -101,7 +101,7 @@ def test_changed_parameters_stay_in_their_module(exported, built):
 
     library = KernelLibrary(exported[1])
     params = built.factory.get_params()
-    first, second = (MultiStreamGraphModule(read_plan(library), library, params) for _ in "ab")
+    first, second = (MultiStreamGraphModule(read_plan(library.path), library, params) for _ in "ab")
     name = next(iter(params))
     first.set_input(name, np.zeros_like(params[name].numpy()))
     second.run(data=built.input)

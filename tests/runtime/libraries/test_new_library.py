@@ -30,6 +30,8 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
@@ -455,7 +457,7 @@ def test_what_it_computes_is_equal_and_travels_along(
     model = lower_schedule(built, schedule, lanes=lanes)
     assert by(model.plan) == ["nn.relu"]
     assert model.plan.as_text().count("by Fake") == 1
-    assert ExecutionPlan.from_json(model.plan.to_json(), read_call=known.read_call) == model.plan
+    assert read_image(image_bytes(model.plan), known.read_call) == model.plan
     library.seen.prepared.clear()
     with model.executor(lanes=1) as module:
         assert run(module) == expected(plain)

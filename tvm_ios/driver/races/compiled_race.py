@@ -30,7 +30,7 @@ def lanes_of_files(files: Mapping[str, Path]) -> int:
         other = first.setdefault(path.resolve(), name)
         if other != name:
             raise OptionError(f"{other} and {name} are one file; give it once")
-    return max(read_footer(path).lanes for path in files.values())
+    return max(read_footer(path).identity.lanes for path in files.values())
 
 
 def race_files(

@@ -1,12 +1,11 @@
 """Export of a model to one file with kernels, parameters, plan and native executor; its loading.
 
-The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan lies in the graph
-JSON under ``metadata``, which TVM skips; what the file was made for lies in a footer.
+The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan, and what the file
+was made for, lie in a footer.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -16,11 +15,11 @@ import tvm
 from tvm.contrib import cc
 
 from tvm_ios.errors import ArtifactError, HostError, PlanError
-from tvm_ios.plan.image import ProgramFacts, image_bytes
-from tvm_ios.plan.plan import PLAN_VERSION, ExecutionPlan
+from tvm_ios.plan.image import PLAN_VERSION, ProgramFacts, image_bytes
+from tvm_ios.plan.image_reader import read_image
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.runtime.artifact.factory import with_graph
-from tvm_ios.runtime.artifact.footer import append_footer, read_footer
+from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.library_code import native_code
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
@@ -35,14 +34,11 @@ from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
-from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 __all__ = ["export_artifact", "load"]
-
-_METADATA_KEY = "tvm_ios_plan"
 
 
 def export_artifact(
@@ -66,7 +62,6 @@ def export_artifact(
         plan = _completed(plan, store)
     else:
         addons.append(str(STREAMS_SOURCE.as_object()))
-    with_plan = _attach_plan(factory, plan)
     identity = _identity(factory.target, plan)
     try:
         # Beside the file: a move replaces it at once only within one file system.
@@ -74,13 +69,13 @@ def export_artifact(
             library = Path(folder) / "model.so"
             native = native_code(plan, Path(folder))
             addons += map(str, native.objects)
-            with_plan.export_library(str(library), fcompile=cc.create_shared, addons=addons)
+            factory.export_library(str(library), fcompile=cc.create_shared, addons=addons)
             options = LaneOptions()
             facts = ProgramFacts(
                 parameters=frozenset(map(str, factory.get_params())),
                 features=identity.features,
                 refused=_refusal(plan, on_cpu=on_cpu, makes_calls=native.function is not None),
-                call_function=native.function,
+                call_function=native.function or "",
                 tasks_per_lane=options.tasks_per_lane,
                 spin_ns=options.spin_us * 1000,
             )
@@ -139,17 +134,19 @@ def load(
         If there is too little memory on the GPU.
     """
     path = Path(path)
-    identity = read_footer(path)
+    footer = read_footer(path)
+    identity = footer.identity
     target = tvm.target.Target(identity.target)
     any_model = any_processor_model or is_gpu_target(target)
     try:
         identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
+    plan = _plan_of(path, footer)
     library = KernelLibrary(path)
     params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
     return plan_executor(
-        read_plan(library),
+        plan,
         library,
         params,
         target,
@@ -161,18 +158,17 @@ def load(
     )
 
 
-def read_plan(library: KernelLibrary) -> ExecutionPlan:
-    """The plan inside a loaded file, verified."""
+def read_plan(path: Path) -> ExecutionPlan:
+    """The plan inside a file, verified."""
+    return _plan_of(path, read_footer(path))
+
+
+def _plan_of(path: Path, footer: Footer) -> ExecutionPlan:
     try:
-        graph = parse_json(library.module["get_graph_json"](), "the graph")
-        plan = ExecutionPlan.from_json(
-            graph.field("metadata").field(_METADATA_KEY).text(), read_call=read_call
-        )
+        plan = read_image(footer.image, read_call)
         verify_plan(plan)
-    except (AttributeError, UnreadableValueError, PlanError) as error:
-        raise ArtifactError(
-            f"{library.path}: its execution plan cannot be read: {error}; export the model again"
-        ) from error
+    except PlanError as error:
+        raise ArtifactError(f"{path}: its execution plan cannot be read: {error}") from error
     return plan
 
 
@@ -197,19 +193,6 @@ def _refusal(plan: ExecutionPlan, *, on_cpu: bool, makes_calls: bool) -> str:
         return ""
     libraries = {launch.call.library.title for launch in plan.launches if launch.call is not None}
     return f"{' and '.join(sorted(libraries))} computes operators of it" if libraries else ""
-
-
-def _attach_plan(
-    factory: GraphExecutorFactoryModule, plan: ExecutionPlan
-) -> GraphExecutorFactoryModule:
-    """A copy of the factory whose graph JSON holds the plan.
-
-    TVM stops reading at ``metadata``, so that has to be the last field.
-    """
-    graph = json.loads(factory.get_graph_json())
-    graph.pop("metadata", None)
-    graph["metadata"] = {_METADATA_KEY: plan.to_json()}
-    return with_graph(factory, graph, factory.get_params())
 
 
 def _identity(target: Any, plan: ExecutionPlan) -> ArtifactIdentity:

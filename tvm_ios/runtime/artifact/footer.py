@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +18,7 @@ from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
 from tvm_ios.runtime.artifact.story import ModelStory
 
-__all__ = ["append_footer", "read_footer", "read_story"]
+__all__ = ["Footer", "append_footer", "read_footer", "read_story"]
 
 # tvm_ios_model.c reads the same footer.
 _MAGIC = b"tvm-ios artifact"
@@ -37,10 +38,8 @@ def append_footer(
     path: Path, identity: ArtifactIdentity, story: ModelStory | None = None, image: bytes = b""
 ) -> None:
     """Write the footer at the end of a library; ``image`` is that of its plan."""
-    text = image + _MARKED.pack(len(image), _IMAGE_MARK)
-    if story is not None:
-        told = story.to_bytes()
-        text += told + _MARKED.pack(len(told), _STORY_MARK)
+    marked = ((image, _IMAGE_MARK), (b"" if story is None else story.to_bytes(), _STORY_MARK))
+    text = b"".join(part + _MARKED.pack(len(part), mark) for part, mark in marked if part)
     known = identity.to_json().encode()
     text += known + _LENGTH.pack(len(known))
     with path.open("rb+") as file:
@@ -50,26 +49,19 @@ def append_footer(
         file.write(text + _TAIL.pack(digest.digest(), _MAGIC))
 
 
-def read_footer(path: Path) -> ArtifactIdentity:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """Parts of a footer whose digest was right."""
+
+    identity: ArtifactIdentity
+    story: bytes | None
+    """Packed story of the model; None in files without one."""
+    image: bytes
+    """Image of the plan; empty in files of before images."""
+
+
+def read_footer(path: Path) -> Footer:
     """Read the footer and check the digest."""
-    text, _ = _checked(path)
-    try:
-        return ArtifactIdentity.from_json(text.decode(errors="replace"))
-    except ArtifactError as error:
-        raise ArtifactError(f"{path}: {error}") from error
-
-
-def read_story(path: Path) -> ModelStory | None:
-    """The story that a file tells of its model; None in files older than stories."""
-    _, text = _checked(path)
-    try:
-        return None if text is None else ModelStory.from_bytes(text)
-    except ArtifactError as error:
-        raise ArtifactError(f"{path}: {error}") from error
-
-
-def _checked(path: Path) -> tuple[bytes, bytes | None]:
-    """Identity and story (None where there is none) of a file, after a check of its digest."""
     try:
         with path.open("rb") as file:
             return _read_checked(file, path)
@@ -79,7 +71,16 @@ def _checked(path: Path) -> tuple[bytes, bytes | None]:
         ) from error
 
 
-def _read_checked(file: BinaryIO, path: Path) -> tuple[bytes, bytes | None]:
+def read_story(path: Path) -> ModelStory | None:
+    """The story that a file tells of its model; None in files older than stories."""
+    packed = read_footer(path).story
+    try:
+        return None if packed is None else ModelStory.from_bytes(packed)
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from error
+
+
+def _read_checked(file: BinaryIO, path: Path) -> Footer:
     size = file.seek(0, os.SEEK_END)
     end = size - _TAIL.size
     tail = _part(file, max(end, 0), size)
@@ -96,12 +97,23 @@ def _read_checked(file: BinaryIO, path: Path) -> tuple[bytes, bytes | None]:
         )
     end -= _LENGTH.size
     (length,) = _LENGTH.unpack(_part(file, end, end + _LENGTH.size))
-    begin = end - length
-    identity, end = _part(file, begin, end), begin - _MARKED.size
-    if end < 0:
-        return identity, None
-    length, mark = _MARKED.unpack(_part(file, end, begin))
-    return identity, _part(file, end - length, end) if mark == _STORY_MARK else None
+    text, end = _part(file, end - length, end), end - length
+    story, end = _marked(file, end, _STORY_MARK)
+    image, end = _marked(file, end, _IMAGE_MARK)
+    try:
+        identity = ArtifactIdentity.from_json(text.decode(errors="replace"))
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error}") from error
+    return Footer(identity=identity, story=story, image=image or b"")
+
+
+def _marked(file: BinaryIO, end: int, mark: bytes) -> tuple[bytes | None, int]:
+    """Bytes before a mark that ends somewhere, and where they begin; None without the mark."""
+    tail = end - _MARKED.size
+    if tail < 0:
+        return None, end
+    length, found = _MARKED.unpack(_part(file, tail, end))
+    return (_part(file, tail - length, tail), tail - length) if found == mark else (None, end)
 
 
 def _part(file: BinaryIO, begin: int, end: int) -> bytes:

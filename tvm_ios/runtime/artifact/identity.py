@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
-from tvm_ios.plan.plan import PLAN_VERSION
+from tvm_ios.plan.image import PLAN_VERSION
 from tvm_ios.support.json_nouns import noun_from
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 

@@ -18,7 +18,8 @@ from tests.runtime.libraries.onednn.prepared import prepared
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image_reader import read_image
 from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.onednn.device import OnednnLane, OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -87,7 +88,7 @@ def parameter(module) -> str:
 def test_a_plan_says_that_weights_are_constant(model):
     (call,) = [launch.call.descriptor for launch in model.plan.launches if launch.call]
     assert (call.data.constant, call.weight.constant) == (False, True)
-    assert ExecutionPlan.from_json(model.plan.to_json(), read_call=read_call) == model.plan
+    assert read_image(image_bytes(model.plan), read_call) == model.plan
 
 
 def test_weights_are_reordered_once_and_again_when_they_are_set(model, weight):

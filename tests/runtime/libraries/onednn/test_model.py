@@ -24,7 +24,8 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.models import squeezenet
-from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
@@ -74,13 +75,13 @@ def expected(plain: BuiltModel) -> np.ndarray:
 def test_every_convolution_that_has_a_format_is_computed(built, expected, lanes):
     model = lower_schedule(built, greedy_schedule(built.graph), lanes=lanes)
     verify_plan(model.plan)
-    read = ExecutionPlan.from_json(model.plan.to_json(), read_call=read_call)
+    read = read_image(image_bytes(model.plan), read_call)
     assert read == model.plan
     assert sum(launch.call is not None for launch in model.plan.launches) == CALLS
     with model.executor(options=LaneOptions(jitter_seed=1)) as module:
         for _ in range(3):
             np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
-        by_name = ExecutionPlan.from_json(module.plan.to_json(), read_call=read_call)
+        by_name = read_image(image_bytes(module.plan), read_call)
         assert by_name == module.plan
         verify_plan(module.plan)
 

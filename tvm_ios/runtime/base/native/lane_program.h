@@ -224,7 +224,7 @@ Program* tvm_ios_plan_program(const Plan* plan, int32_t num_homes, int32_t poiso
   if (launches && homes) {
     for (int32_t i = 0; i < count; ++i) launches[i] = &plan->launches[i];
     /* What was scheduled for more lanes runs on these, too. */
-    for (int32_t i = 0; i < groups; ++i) homes[i] = image->homes[i] % num_homes;
+    for (int32_t i = 0; i < groups; ++i) homes[i] = image->groups[i].home % num_homes;
     program = tvm_ios_program_create(groups, launches, image->rows, image->successor_rows,
                                      image->successors, homes, num_homes, trace);
   }

@@ -22,10 +22,11 @@ typedef struct {
   int64_t arena_bytes;
   int64_t spin_ns;
   int32_t tasks_per_lane;
-  int32_t refused;   /* text: why only Python can run this; "" where C can */
-  int32_t processor; /* text: the instruction sets it needs, a space between two */
+  int32_t refused;       /* text: why only Python can run this; "" where C can */
+  int32_t processor;     /* text: the instruction sets it needs, a space between two */
+  int32_t call_function; /* text: function of C that makes calls of libraries; "" for Python */
   int32_t num_buffers, num_tensors, num_extents, num_inputs, num_outputs, num_launches;
-  int32_t num_arguments, num_groups, num_successors, num_calls, text_bytes;
+  int32_t num_arguments, num_groups, num_successors, num_calls, text_bytes, unused;
 } PlanHeader;
 
 enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };
@@ -63,8 +64,16 @@ typedef struct {
   int32_t num_inputs;
   int32_t num_outputs;
   int32_t serial; /* its parallel regions stay on one lane */
-  int32_t call;   /* number of the library's call that computes it; -1: a kernel does */
+  int32_t call;      /* number of the library's call that computes it; -1: a kernel does */
+  int32_t call_data; /* text: the call in JSON; -1: there is none */
+  int32_t operator_index;
 } PlanLaunch;
+
+typedef struct {
+  int32_t stage;
+  int32_t position;
+  int32_t home; /* the lane that should run it */
+} PlanGroup;
 
 typedef struct {
   const PlanHeader* header;
@@ -76,7 +85,7 @@ typedef struct {
   const PlanLaunch* launches;
   const int32_t* arguments;      /* tensors */
   const int32_t* rows;           /* per group, plus one: its first launch */
-  const int32_t* homes;          /* per group */
+  const PlanGroup* groups;
   const int32_t* successor_rows; /* per group, plus one */
   const int32_t* successors;
   const char* texts;

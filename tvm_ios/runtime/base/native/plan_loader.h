@@ -88,7 +88,8 @@ static int is_launch(const PlanImage* image, const PlanLaunch* launch) {
          launch->arguments >= 0 && launch->num_inputs >= 0 && launch->num_outputs >= 0 &&
          (int64_t)launch->arguments + launch->num_inputs + launch->num_outputs <=
              header->num_arguments &&
-         launch->call >= -1 && launch->call < header->num_calls;
+         (launch->call == -1 ||
+          (within(launch->call, header->num_calls) && is_text(image, launch->call_data)));
 }
 
 /* A group has launches, and only groups behind it wait for it, so each is reached once. */
@@ -96,7 +97,7 @@ static int is_group(const PlanImage* image, int32_t group) {
   for (int32_t i = image->successor_rows[group]; i < image->successor_rows[group + 1]; ++i)
     if (image->successors[i] <= group || image->successors[i] >= image->header->num_groups)
       return 0;
-  return image->rows[group] < image->rows[group + 1] && image->homes[group] >= 0;
+  return image->rows[group] < image->rows[group + 1] && image->groups[group].home >= 0;
 }
 
 #define REQUIRE_EACH(what, count, holds) \
@@ -107,7 +108,8 @@ static int is_sound(const PlanImage* image) {
   const PlanHeader* header = image->header;
   if (header->lanes < 1 || header->tasks_per_lane < 1 || header->spin_ns < 0 ||
       header->arena_bytes < 0 || header->num_calls < 0 || !is_text(image, header->refused) ||
-      !is_text(image, header->processor) || image->texts[header->text_bytes - 1] ||
+      !is_text(image, header->processor) || !is_text(image, header->call_function) ||
+      image->texts[header->text_bytes - 1] ||
       !are_rows(image->rows, header->num_groups, header->num_launches) ||
       !are_rows(image->successor_rows, header->num_groups, header->num_successors))
     return damaged("table", 0);
@@ -161,7 +163,7 @@ static int read_image(PlanImage* image, const char* bytes, size_t size) {
   image->launches = next_array(&at, header->num_launches, sizeof *image->launches);
   image->arguments = next_array(&at, header->num_arguments, sizeof *image->arguments);
   image->rows = next_array(&at, groups + 1, sizeof *image->rows);
-  image->homes = next_array(&at, groups, sizeof *image->homes);
+  image->groups = next_array(&at, groups, sizeof *image->groups);
   image->successor_rows = next_array(&at, groups + 1, sizeof *image->successor_rows);
   image->successors = next_array(&at, header->num_successors, sizeof *image->successors);
   image->texts = next_array(&at, header->text_bytes, 1);

@@ -375,7 +375,9 @@ static int place_buffers(tvm_ios_model* model) {
 }
 
 static int find_kernel(tvm_ios_model* model, int32_t number, TVMKernel* kernel, void** resource) {
-  const char* name = text_of(model, model->plan->image.launches[number].kernel);
+  const PlanLaunch* launch = &model->plan->image.launches[number];
+  const char* name = text_of(model, launch->call < 0 ? launch->kernel
+                                                     : model->plan->image.header->call_function);
   *kernel = (TVMKernel)dlsym(model->library, name);
   if (*kernel) return 0;
   /* A kernel that no symbol names, of an imported module, is a packed function. */
