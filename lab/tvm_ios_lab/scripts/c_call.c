@@ -21,7 +21,7 @@ static int complain(void) {
 
 static int in_loop(tvm_ios_model* model, int runs, double* ns) {
   double begin = now();
-  int status = model->executor.run(model->pool, model->program, runs, 0, 0, NULL, NULL);
+  int status = model->executor->run(model->pool, model->program, runs, 0, 0, NULL, NULL);
   *ns = (now() - begin) / runs;
   return status;
 }

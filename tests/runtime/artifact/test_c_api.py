@@ -159,7 +159,7 @@ def _truncated(path):
 
 def _another_abi(path):
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"tvm_ios_plan_load", b"tvm_ios_plan_loaD"))
+    path.write_bytes(content.replace(b"tvm_ios_executor", b"tvm_ios_executoR"))
 
 
 def _another_image(path, *, place=12):

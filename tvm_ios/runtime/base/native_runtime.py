@@ -38,7 +38,7 @@ __all__ = [
     "shared_runtime",
 ]
 
-# The same number is in lane_executor.c and tvm_ios_model.c.
+# The same number is EXECUTOR_VERSION in lane_executor.h.
 NATIVE_ABI_VERSION = 3
 C_API_FOLDER = Path(__file__).parent / "native"
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""

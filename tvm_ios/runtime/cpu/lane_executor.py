@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan, Group, Launch
+from tvm_ios.plan.plan import ExecutionPlan, Group
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane, kernels_of
 
 __all__ = ["LaneExecutor"]
 
@@ -54,7 +53,7 @@ class LaneExecutor:
         self._calls = calls
         barriers = options is not None and options.barriers
         self._loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)
-        self._loaded.bind(self._kernel(*launch) for launch in enumerate(plan.launches))
+        self._loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
         self._memory = memory
         self._program = self._pool.plan_program(self._loaded, poison=poison)
 
@@ -110,11 +109,6 @@ class LaneExecutor:
         self._pool.close()
         if self._calls is not None:
             self._calls.close()
-
-    def _kernel(self, position: int, launch: Launch) -> Kernel:
-        if launch.call is None or self._calls is None:
-            return self._library.kernel(launch.kernel)
-        return self._calls.kernel(position, launch, host_lane(self._library))
 
     def _explain(self, failure: LaunchFailedError) -> ExecutionError:
         launch = self.plan.launches[failure.position]

@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import tvm
 
 from tvm_ios.errors import CostError, ExecutionError
-from tvm_ios.plan.plan import BufferKind, ExecutionPlan
-from tvm_ios.runtime.base.host_memory import allocate_aligned
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, host_lane
+from tvm_ios.runtime.libraries.open_libraries import (
+    LaunchCalls,
+    OpenLibraries,
+    host_lane,
+    kernels_of,
+)
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = [
@@ -218,11 +221,9 @@ class LocalStageLanes(LanePool):
 
     def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
-        memory, addresses = _allocate(plan)
-        _fill_tensors(plan, addresses, params)
-        return _prepared(
-            plan, library=KernelLibrary(path, self._shared), addresses=addresses, kept=memory
-        )
+        memory = PlanMemory(plan, params)
+        _fill_tensors(memory, params)
+        return _prepared(plan, library=KernelLibrary(path, self._shared), memory=memory)
 
 
 def _prepared(
@@ -230,54 +231,25 @@ def _prepared(
     libraries: OpenLibraries | None = None,
     *,
     library: KernelLibrary,
-    addresses: Mapping[int, int],
-    kept: object,
+    memory: PlanMemory,
 ) -> StageCalls:
-    """The calls of a plan whose buffers lie at addresses."""
+    """The calls of a plan over the tensors of a memory."""
     calls = None if libraries is None else LaunchCalls(libraries)
-    loaded = LoadedPlan(library.runtime, plan, addresses)
-    loaded.bind(
-        library.kernel(launch.kernel)
-        if launch.call is None or calls is None
-        else calls.kernel(position, launch, host_lane(library))
-        for position, launch in enumerate(plan.launches)
-    )
+    loaded = memory.load(library.runtime, plan)
+    loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
     return StageCalls(
         loaded,
-        kept=(library, kept),
+        kept=(library, memory),
         calls=calls,
-        extend=partial(_prepared, library=library, addresses=addresses, kept=kept),
+        extend=partial(_prepared, library=library, memory=memory),
     )
 
 
-def _allocate(plan: ExecutionPlan) -> tuple[object, dict[int, int]]:
-    memory, base = allocate_aligned(
-        plan.arena_bytes
-        + sum(b.size_bytes + 64 for b in plan.buffers if b.kind is not BufferKind.ARENA)
-    )
-    addresses, cursor = {}, base + plan.arena_bytes
-    for index, buffer in enumerate(plan.buffers):
-        if buffer.arena_offset is not None:
-            addresses[index] = base + buffer.arena_offset
-        else:
-            addresses[index] = cursor
-            cursor += -(-buffer.size_bytes // 64) * 64
-    return memory, addresses
-
-
-def _fill_tensors(
-    plan: ExecutionPlan, addresses: Mapping[int, int], params: Mapping[str, Any]
-) -> None:
-    random = np.random.default_rng(0)
-    named = {entry.tensor: params[entry.name] for entry in plan.inputs if entry.name in params}
-    bound = {plan.tensors[index].buffer for index in named}
+def _fill_tensors(memory: PlanMemory, params: Collection[str]) -> None:
+    """Give every float tensor but the parameters values: fresh memory may hold anything."""
+    random, plan = np.random.default_rng(0), memory.plan
+    bound = {plan.tensors[entry.tensor].buffer for entry in plan.inputs if entry.name in params}
     for index, tensor in enumerate(plan.tensors):
-        value = named.get(index)
-        if value is not None:
-            data = (value.numpy() if isinstance(value, tvm.nd.NDArray) else value).tobytes()
-        elif tensor.buffer not in bound and tensor.dtype.startswith("float"):
+        if tensor.buffer not in bound and tensor.dtype.startswith("float"):
             data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
-        else:
-            continue
-        address = addresses[tensor.buffer] + tensor.byte_offset
-        ctypes.memmove(address, data, min(tensor.size_bytes, len(data)))
+            ctypes.memmove(memory.data(index), data, len(data))

@@ -30,7 +30,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, kernels_of
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
@@ -200,12 +200,8 @@ class CudaStreamExecutor:
         stream_of = {
             step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
         }
-        return [
-            self._library.kernel(launch.kernel)
-            if launch.call is None or self._calls is None
-            else self._calls.kernel(position, launch, self._lane(stream_of[position]))
-            for position, launch in enumerate(self.plan.launches)
-        ]
+        lanes = [self._lane(stream_of[number]) for number in range(len(self.plan.launches))]
+        return kernels_of(self.plan, self._library, self._calls, lanes.__getitem__)
 
     def _lane(self, stream: int) -> LibraryLane:
         return LibraryLane(

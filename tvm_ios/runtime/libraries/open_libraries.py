@@ -5,7 +5,7 @@ This stands between the protocol of operator libraries and executors on lanes an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -31,6 +31,7 @@ __all__ = [
     "OpenLibraries",
     "ThisProcessor",
     "host_lane",
+    "kernels_of",
     "uses_libraries",
 ]
 
@@ -148,6 +149,24 @@ class LaunchCalls:
         self._lanes.clear()
         self._calls.clear()
         self._undo.close()
+
+
+def kernels_of(
+    plan: ExecutionPlan,
+    library: KernelLibrary,
+    calls: LaunchCalls | None,
+    lane_of: Callable[[int], LibraryLane],
+) -> list[Kernel]:
+    """Kernel of each launch of a plan, or its call of an operator library on the launch's lane.
+
+    Without ``calls`` TVM's kernels compute everything.
+    """
+    return [
+        library.kernel(launch.kernel)
+        if launch.call is None or calls is None
+        else calls.kernel(position, launch, lane_of(position))
+        for position, launch in enumerate(plan.launches)
+    ]
 
 
 def host_lane(library: KernelLibrary) -> LibraryLane:

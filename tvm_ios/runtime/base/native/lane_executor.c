@@ -374,5 +374,21 @@ void tvm_ios_hook(FTVMParallelLaunch* slot, FTVMParallelLaunch original) {
   __atomic_store_n(slot, tvm_ios_parallel_launch, __ATOMIC_RELEASE);
 }
 
-/* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
-int32_t tvm_ios_abi_version(void) { return 3; }
+int32_t tvm_ios_abi_version(void) { return EXECUTOR_VERSION; }
+
+const Executor tvm_ios_executor = {EXECUTOR_VERSION,
+                                   tvm_ios_pool_create,
+                                   tvm_ios_pool_free,
+                                   tvm_ios_plan_load,
+                                   tvm_ios_plan_place,
+                                   tvm_ios_plan_bind,
+                                   tvm_ios_plan_program,
+                                   tvm_ios_plan_free,
+                                   tvm_ios_program_free,
+                                   tvm_ios_run,
+                                   tvm_ios_failed_position,
+                                   tvm_ios_failed_text,
+                                   tvm_ios_hook,
+                                   tvm_ios_set_func_call,
+                                   tvm_ios_parallel_launch,
+                                   tvm_ios_call_packed};

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "plan_image.h"
@@ -111,6 +112,30 @@ typedef struct Pool {
 #define GATE_OPEN 0x80000000u
 
 enum { RUN_DONE = 0, RUN_FAILED = 1, RUN_CLOSED = 2, RUN_NO_THREADS = 3 };
+
+/* Functions of the executor in an exported file, for programs without Python. */
+typedef struct {
+  int32_t version;
+  Pool* (*pool_create)(const PoolOptions* options);
+  void (*pool_free)(Pool* pool);
+  Plan* (*plan_load)(const void* bytes, size_t size, int32_t device_type, int32_t device_id);
+  void (*plan_place)(Plan* plan, int32_t buffer, void* address);
+  void (*plan_bind)(Plan* plan, int32_t number, TVMKernel kernel, void* resource, int32_t serial);
+  Program* (*plan_program)(const Plan* plan, int32_t num_homes, int32_t poison, TraceRow* trace);
+  void (*plan_free)(Plan* plan);
+  void (*program_free)(Program* program);
+  int (*run)(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
+             int64_t* elapsed_ns, int64_t* done);
+  int32_t (*failed_position)(void);
+  const char* (*failed_text)(void);
+  void (*hook)(FTVMParallelLaunch* slot, FTVMParallelLaunch original);
+  void (*set_func_call)(FTVMFuncCall function);
+  FTVMParallelLaunch parallel_launch;
+  TVMKernel call_packed;
+} Executor;
+
+/* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
+#define EXECUTOR_VERSION 3
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

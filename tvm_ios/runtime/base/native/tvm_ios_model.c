@@ -18,7 +18,6 @@
 #include "library_calls.h"
 
 #define ALIGNMENT_BYTES 64
-#define NATIVE_ABI_VERSION 3
 #define MOST_CORES (16 * CPU_SETSIZE)
 #define CPU_DEVICE 1
 #define FOOTER_MAGIC "tvm-ios artifact"
@@ -98,29 +97,9 @@ static int tvm_failed(const Tvm* tvm, const char* what) {
 
 /* ---- the model ---- */
 
-typedef struct {
-  int32_t (*abi_version)(void);
-  Pool* (*pool_create)(const PoolOptions* options);
-  void (*pool_free)(Pool* pool);
-  Plan* (*plan_load)(const void* bytes, size_t size, int32_t device_type, int32_t device_id);
-  void (*plan_place)(Plan* plan, int32_t buffer, void* address);
-  void (*plan_bind)(Plan* plan, int32_t number, TVMKernel kernel, void* resource, int32_t serial);
-  Program* (*plan_program)(const Plan* plan, int32_t num_homes, int32_t poison, TraceRow* trace);
-  void (*plan_free)(Plan* plan);
-  void (*program_free)(Program* program);
-  int (*run)(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
-             int64_t* elapsed_ns, int64_t* done);
-  void (*hook)(FTVMParallelLaunch* slot, FTVMParallelLaunch original);
-  void (*set_func_call)(FTVMFuncCall function);
-  FTVMParallelLaunch parallel_launch;
-  TVMKernel call_packed;
-  int32_t (*failed_position)(void);
-  const char* (*failed_text)(void);
-} Executor;
-
 struct tvm_ios_model {
   Tvm tvm;
-  Executor executor;
+  const Executor* executor;
   Plan* plan;
   pthread_mutex_t lock;
   int file;      /* descriptor of a copy of the exported file, in memory */
@@ -202,32 +181,12 @@ static int find_symbol(tvm_ios_model* model, const char* name, void** symbol) {
 }
 
 static int find_executor(tvm_ios_model* model) {
-  Executor* executor = &model->executor;
-  struct {
-    const char* name;
-    void** function;
-  } wanted[] = {{"tvm_ios_abi_version", (void**)&executor->abi_version},
-                {"tvm_ios_pool_create", (void**)&executor->pool_create},
-                {"tvm_ios_pool_free", (void**)&executor->pool_free},
-                {"tvm_ios_plan_load", (void**)&executor->plan_load},
-                {"tvm_ios_plan_place", (void**)&executor->plan_place},
-                {"tvm_ios_plan_bind", (void**)&executor->plan_bind},
-                {"tvm_ios_plan_program", (void**)&executor->plan_program},
-                {"tvm_ios_plan_free", (void**)&executor->plan_free},
-                {"tvm_ios_program_free", (void**)&executor->program_free},
-                {"tvm_ios_run", (void**)&executor->run},
-                {"tvm_ios_hook", (void**)&executor->hook},
-                {"tvm_ios_set_func_call", (void**)&executor->set_func_call},
-                {"tvm_ios_parallel_launch", (void**)&executor->parallel_launch},
-                {"tvm_ios_call_packed", (void**)&executor->call_packed},
-                {"tvm_ios_failed_position", (void**)&executor->failed_position},
-                {"tvm_ios_failed_text", (void**)&executor->failed_text}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
-    if (find_symbol(model, wanted[i].name, wanted[i].function)) return -1;
-  if (executor->abi_version() != NATIVE_ABI_VERSION)
+  const Executor* executor;
+  if (find_symbol(model, "tvm_ios_executor", (void**)&executor)) return -1;
+  if (executor->version != EXECUTOR_VERSION)
     return fail("the file was exported by another version of tvm-ios (executor %d), and this one "
-                "reads executor %d; export the model again", executor->abi_version(),
-                NATIVE_ABI_VERSION);
+                "reads executor %d; export the model again", executor->version, EXECUTOR_VERSION);
+  model->executor = executor;
   return 0;
 }
 
@@ -237,8 +196,8 @@ static int load_plan(tvm_ios_model* model) {
   if (!image)
     return fail("there is no plan in the file: it was exported by another version of tvm-ios; "
                 "export the model again");
-  model->plan = model->executor.plan_load(image, size_bytes, CPU_DEVICE, 0);
-  return model->plan ? 0 : fail("%s", model->executor.failed_text());
+  model->plan = model->executor->plan_load(image, size_bytes, CPU_DEVICE, 0);
+  return model->plan ? 0 : fail("%s", model->executor->failed_text());
 }
 
 static const char* text_of(const tvm_ios_model* model, int32_t place) {
@@ -284,8 +243,8 @@ static int load_library(tvm_ios_model* model, const char* path) {
                 text_of(model, header->refused));
   if (model->tvm.load(copy, "so", &model->module)) return tvm_failed(&model->tvm, path);
   FTVMParallelLaunch* slot = dlsym(model->library, "__TVMBackendParallelLaunch");
-  if (slot) model->executor.hook(slot, model->tvm.parallel_launch);
-  model->executor.set_func_call(model->tvm.call);
+  if (slot) model->executor->hook(slot, model->tvm.parallel_launch);
+  model->executor->set_func_call(model->tvm.call);
   return 0;
 }
 
@@ -349,7 +308,7 @@ static int place_buffers(tvm_ios_model* model) {
     DLTensor* array = model->parameters[i];
     /* Kernels assume alignment: a parameter that lies elsewhere is copied, below. */
     if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
-      model->executor.plan_place(model->plan, image->tensors[image->inputs[i].tensor].buffer,
+      model->executor->plan_place(model->plan, image->tensors[image->inputs[i].tensor].buffer,
                                  data_of(array));
   }
   for (int32_t i = 0; i < image->header->num_buffers; ++i)
@@ -362,7 +321,7 @@ static int place_buffers(tvm_ios_model* model) {
     const PlanBuffer* buffer = &image->buffers[i];
     size_t offset = buffer->kind == BUFFER_ARENA ? (size_t)buffer->arena_offset : begin;
     if (plan->places[i]) continue;
-    model->executor.plan_place(model->plan, i, (char*)model->arena + offset);
+    model->executor->plan_place(model->plan, i, (char*)model->arena + offset);
     if (buffer->kind != BUFFER_ARENA) begin += aligned(buffer->size_bytes);
   }
   for (int32_t i = 0; i < image->header->num_inputs; ++i) {
@@ -384,7 +343,7 @@ static int find_kernel(tvm_ios_model* model, int32_t number, TVMKernel* kernel, 
   if (model->tvm.get_function(model->module, name, 1, resource) || !*resource)
     return fail("there is no kernel %s in the file; export the model again", name);
   model->packed[number] = *resource;
-  *kernel = model->executor.call_packed;
+  *kernel = model->executor->call_packed;
   return 0;
 }
 
@@ -393,7 +352,7 @@ static int open_calls(tvm_ios_model* model) {
   if (!model->plan->image.header->num_calls) return 0;
   int (*open)(const CallHost* host, void** resources, char* text, size_t size);
   CallHost host = {model->tvm.take_workspace, model->tvm.give_workspace,
-                   model->executor.parallel_launch};
+                   model->executor->parallel_launch};
   char text[1024] = "";
   if (find_symbol(model, "tvm_ios_open_calls", (void**)&open) ||
       find_symbol(model, "tvm_ios_close_calls", (void**)&model->close_calls) ||
@@ -411,7 +370,7 @@ static int bind_kernels(tvm_ios_model* model) {
     int32_t call = image->launches[i].call;
     if (find_kernel(model, i, &kernel, &resource)) return -1;
     if (call >= 0) resource = model->resources[call];
-    model->executor.plan_bind(model->plan, i, kernel, resource, serial);
+    model->executor->plan_bind(model->plan, i, kernel, resource, serial);
   }
   return 0;
 }
@@ -442,8 +401,8 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
                          .get_last_error = model->tvm.last_error,
                          .cpus = cores,
                          .num_cpus = num_cores};
-  model->pool = model->executor.pool_create(&options);
-  if (model->pool) model->program = model->executor.plan_program(model->plan, lanes, 0, NULL);
+  model->pool = model->executor->pool_create(&options);
+  if (model->pool) model->program = model->executor->plan_program(model->plan, lanes, 0, NULL);
   return model->program ? 0 : fail("no memory for a program of %d groups", header->num_groups);
 }
 
@@ -462,13 +421,13 @@ static int allocate_tables(tvm_ios_model* model) {
 
 static void free_model(tvm_ios_model* model) {
   /* The library goes last: the executor, and all that TVM's module made, is code of it. */
-  if (model->program) model->executor.program_free(model->program);
-  if (model->pool) model->executor.pool_free(model->pool);
+  if (model->program) model->executor->program_free(model->program);
+  if (model->pool) model->executor->pool_free(model->pool);
   for (int32_t i = 0; model->packed && i < model->plan->image.header->num_launches; ++i)
     if (model->packed[i]) model->tvm.free_function(model->packed[i]);
   for (int32_t i = 0; model->parameters && i < model->plan->image.header->num_inputs; ++i)
     if (model->parameters[i]) model->tvm.free_array(model->parameters[i]);
-  if (model->plan) model->executor.plan_free(model->plan);
+  if (model->plan) model->executor->plan_free(model->plan);
   free(model->parameters);
   free(model->caller_inputs);
   if (model->close_calls) model->close_calls();
@@ -596,15 +555,15 @@ static void fail_in_launch(const tvm_ios_model* model, const PlanLaunch* launch)
   char text[256] = "";
   if (launch->call >= 0) model->explain_call(model->resources[launch->call], text, sizeof text);
   fail("operator %s failed: %s; the model stays usable, mend its inputs",
-       text_of(model, launch->operator_name), *text ? text : model->executor.failed_text());
+       text_of(model, launch->operator_name), *text ? text : model->executor->failed_text());
 }
 
 int tvm_ios_model_run(tvm_ios_model* model) {
   clear_error();
   pthread_mutex_lock(&model->lock);
-  int status = model->executor.run(model->pool, model->program, 1, 0, 0, NULL, NULL);
+  int status = model->executor->run(model->pool, model->program, 1, 0, 0, NULL, NULL);
   if (status == RUN_FAILED) {
-    fail_in_launch(model, &model->plan->image.launches[model->executor.failed_position()]);
+    fail_in_launch(model, &model->plan->image.launches[model->executor->failed_position()]);
   } else if (status) {
     fail("the lanes cannot be started: raise the limit of threads (ulimit -u) or use fewer lanes");
   }
