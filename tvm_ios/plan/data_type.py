@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.errors import ExecutionError, PlanError
@@ -16,6 +17,7 @@ _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 _DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
 
 
+@cache
 def dtype_bytes(dtype: str) -> int:
     """Bytes of one element of a TVM data type, such as ``float32`` or ``bool``."""
     match = _DTYPE.fullmatch(dtype)
@@ -27,6 +29,7 @@ def dtype_bytes(dtype: str) -> int:
     return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
 
 
+@cache
 def dlpack_fields(dtype: str) -> tuple[int, int, int]:
     """DLPack's type code, bits and vector lanes of a TVM data type."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
