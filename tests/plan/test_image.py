@@ -36,7 +36,8 @@ def sealed(body):
 def test_an_image_reads_back_as_the_same_plan(random_graph, seed):
     plan = plan_of(random_graph, seed)
     facts = ProgramFacts(parameters=frozenset(["n0"]), features=("avx",), refused="it is März")
-    for image in (image_bytes(plan), image_bytes(plan, facts)):
+    called = replace(facts, calls=(bytes(range(16)), b"", bytes(8)), call_function="run_it")
+    for image in (image_bytes(plan), image_bytes(plan, facts), image_bytes(plan, called)):
         assert read_image(image) == plan
         assert sealed(image[PREFIX.size :]) == image
 

@@ -35,9 +35,9 @@ PLAN_VERSION = 4
 """Version of plans in files, of which plan_image.h has the same number."""
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
-HEADER = struct.Struct("<iqq15i4x")
+HEADER = struct.Struct("<iqq16i")
 """Layout of what follows: 8 numbers, counts of arrays, number of calls, and bytes of the texts."""
-ARRAYS = ("qqi4x", "qqiiiiBBH4x", "q", "iii", "i", "iiiiiiiii", "i", "i", "iii", "i", "i")
+ARRAYS = ("qqi4x", "qqiiiiBBH4x", "q", "q", "iii", "i", "iiiiiiiii", "i", "i", "iii", "i", "i")
 """Layout of an item of each array, in the order of PlanImage."""
 KINDS = (BufferKind.ARENA, BufferKind.INPUT, BufferKind.OUTPUT)
 """Kinds of buffers by their number in an image."""
@@ -57,6 +57,8 @@ class ProgramFacts:
     """Reason why only Python can run the model; empty where C can."""
     call_function: str = ""
     """C function that makes the calls of operator libraries; empty where Python makes them."""
+    calls: tuple[bytes, ...] = ()
+    """Data of each of these calls in whole numbers of 8 bytes, in the order of the launches."""
     tasks_per_lane: int = 1
     """Tasks a lane that a parallel region is split into."""
     spin_ns: int = 0
@@ -93,7 +95,7 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     texts = _Texts()
     words = [texts.place(t) for t in (facts.refused, " ".join(facts.features), facts.call_function)]
     arrays = [list(rows) for rows in _arrays(plan, facts, texts)]
-    counts = [len(rows) for rows in (*arrays[:7], arrays[8], arrays[10])]
+    counts = [len(rows) for rows in (*arrays[:8], arrays[9], arrays[11])]
     numbers = (plan.lanes, plan.arena_bytes, facts.spin_ns, facts.tasks_per_lane)
     calls = sum(launch.call is not None for launch in plan.launches)
     body = b"".join(
@@ -115,6 +117,7 @@ def _arrays(
     yield [(b.size_bytes, b.arena_offset or 0, KINDS.index(b.kind)) for b in plan.buffers]
     yield _tensor_rows(plan, texts)
     yield _column(chain.from_iterable(tensor.shape for tensor in plan.tensors))
+    yield _column(_call_words(facts.calls))
     yield [(texts.place(i.name), i.tensor, i.name in facts.parameters) for i in plan.inputs]
     yield _column(plan.outputs)
     yield _launch_rows(plan, texts)
@@ -145,6 +148,15 @@ def _launch_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]
         yield (*names, *tensors, not launch.split, call, data, launch.operator_index)
         first += len(launch.inputs) + len(launch.outputs)
         calls += launch.call is not None
+
+
+def _call_words(calls: Sequence[bytes]) -> Iterator[int]:
+    """Number of calls, and each one's data after their number of bytes; nothing without calls."""
+    if calls:
+        yield len(calls)
+    for data in calls:
+        yield len(data)
+        yield from struct.unpack(f"<{len(data) // 8}q", data)
 
 
 def _successors(plan: ExecutionPlan) -> list[list[int]]:

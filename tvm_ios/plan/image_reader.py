@@ -49,8 +49,8 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
         raise ValueError("its bytes do not match their checksum")
     lanes, arena_bytes, *header, _, texts_bytes = HEADER.unpack_from(body)
     counts = header[5:]
-    groups = counts[7]
-    counts[7:8] = (groups + 1, groups, groups + 1)
+    groups = counts[8]
+    counts[8:9] = (groups + 1, groups, groups + 1)
     arrays: list[Any] = []
     at = HEADER.size
     for layout, count in zip(ARRAYS, counts, strict=True):
@@ -70,7 +70,7 @@ def _plan(
     text: Callable[[int], str],
     read_call: CallReader,
 ) -> ExecutionPlan:
-    buffers, tensors, extents, inputs, outputs, launches, arguments = arrays[:7]
+    buffers, tensors, extents, _, inputs, outputs, launches, arguments = arrays[:8]
     return ExecutionPlan(
         lanes=lanes,
         arena_bytes=arena_bytes,
@@ -99,7 +99,7 @@ def _plan(
             )
             for operator, kernel, first, reads, writes, serial, call, data, index in launches
         ),
-        groups=tuple(_groups(*arrays[7:])),
+        groups=tuple(_groups(*arrays[8:])),
         inputs=tuple(PlanInput(text(name), tensor) for name, tensor, _ in inputs),
         outputs=tuple(outputs),
     )

@@ -7,13 +7,16 @@ import random
 import struct
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan import data_type
-from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image import ProgramFacts, image_bytes
+from tvm_ios.plan.library_call import LibraryCall, LibraryName
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.base import loaded_plan
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
@@ -109,7 +112,11 @@ def test_the_sanitizers_find_nothing_in_changed_images(random_graph, tmp_path):
         pytest.skip("the C compiler has no sanitizers")
     for seed in range(3):
         image = tmp_path / f"{seed}"
-        image.write_bytes(image_bytes(lower_plan(*random_graph(random.Random(seed)), lanes=2)))
+        plan = lower_plan(*random_graph(random.Random(seed)), lanes=2)
+        call = LibraryCall(LibraryName("some", "Some"), SimpleNamespace(to_data=dict))
+        called = (replace(plan.launches[0], call=call), *plan.launches[1:])
+        facts = ProgramFacts(calls=(bytes(24),), call_function="run_it")
+        image.write_bytes(image_bytes(replace(plan, launches=called), facts))
         done = subprocess.run(
             [program, image, "30000", str(seed)], capture_output=True, text=True, check=False
         )

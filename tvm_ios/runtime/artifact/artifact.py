@@ -67,15 +67,16 @@ def export_artifact(
         # Beside the file: a move replaces it at once only within one file system.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             library = Path(folder) / "model.so"
-            native = native_code(plan, Path(folder))
-            addons += map(str, native.objects)
+            objects, program = native_code(plan)
+            addons += map(str, objects)
             factory.export_library(str(library), fcompile=cc.create_shared, addons=addons)
             options = LaneOptions()
             facts = ProgramFacts(
                 parameters=frozenset(map(str, factory.get_params())),
                 features=identity.features,
-                refused=_refusal(plan, on_cpu=on_cpu, makes_calls=native.function is not None),
-                call_function=native.function or "",
+                refused=_refusal(plan, on_cpu=on_cpu, makes_calls=program is not None),
+                call_function="" if program is None else program.function,
+                calls=() if program is None else program.calls,
                 tasks_per_lane=options.tasks_per_lane,
                 spin_ns=options.spin_us * 1000,
             )

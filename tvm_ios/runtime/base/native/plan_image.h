@@ -25,8 +25,8 @@ typedef struct {
   int32_t refused;       /* text: why only Python can run this; "" where C can */
   int32_t processor;     /* text: the instruction sets it needs, a space between two */
   int32_t call_function; /* text: function of C that makes calls of libraries; "" for Python */
-  int32_t num_buffers, num_tensors, num_extents, num_inputs, num_outputs, num_launches;
-  int32_t num_arguments, num_groups, num_successors, num_calls, text_bytes, unused;
+  int32_t num_buffers, num_tensors, num_extents, num_call_words, num_inputs, num_outputs;
+  int32_t num_launches, num_arguments, num_groups, num_successors, num_calls, text_bytes;
 } PlanHeader;
 
 enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };
@@ -80,6 +80,7 @@ typedef struct {
   const PlanBuffer* buffers;
   const PlanTensor* tensors;
   const int64_t* extents;
+  const int64_t* call_words; /* as tvm_ios_open_calls reads them; none where Python makes calls */
   const PlanInput* inputs;
   const int32_t* outputs; /* number of the tensor of each */
   const PlanLaunch* launches;

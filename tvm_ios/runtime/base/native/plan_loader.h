@@ -100,6 +100,17 @@ static int is_group(const PlanImage* image, int32_t group) {
   return image->rows[group] < image->rows[group + 1] && image->groups[group].home >= 0;
 }
 
+/* The number of calls, and each one's data after their number of bytes. */
+static int are_calls(const PlanImage* image) {
+  const int64_t *at = image->call_words, *end = at + image->header->num_call_words;
+  if (at == end) return 1;
+  int64_t count = *at++;
+  if (count != image->header->num_calls) return 0;
+  for (; count; --count, at += 1 + *at / 8)
+    if (at == end || *at < 0 || *at % 8 || *at / 8 > end - at - 1) return 0;
+  return at == end;
+}
+
 #define REQUIRE_EACH(what, count, holds) \
   for (int32_t i = 0; i < (count); ++i)  \
     if (!(holds)) return damaged(what, i)
@@ -109,7 +120,7 @@ static int is_sound(const PlanImage* image) {
   if (header->lanes < 1 || header->tasks_per_lane < 1 || header->spin_ns < 0 ||
       header->arena_bytes < 0 || header->num_calls < 0 || !is_text(image, header->refused) ||
       !is_text(image, header->processor) || !is_text(image, header->call_function) ||
-      image->texts[header->text_bytes - 1] ||
+      image->texts[header->text_bytes - 1] || !are_calls(image) ||
       !are_rows(image->rows, header->num_groups, header->num_launches) ||
       !are_rows(image->successor_rows, header->num_groups, header->num_successors))
     return damaged("table", 0);
@@ -147,7 +158,7 @@ static int read_image(PlanImage* image, const char* bytes, size_t size) {
   if (header->size_bytes != size || header->checksum != checksum(bytes + begin, size - begin))
     return refuse("the plan is damaged: its %zu bytes do not match their checksum; export the model "
                   "again", size);
-  const int32_t counts[] = {header->num_buffers,    header->num_tensors,   header->num_extents,
+  const int32_t counts[] = {header->num_buffers,    header->num_tensors,   header->num_extents,    header->num_call_words,
                             header->num_inputs,     header->num_outputs,   header->num_launches,
                             header->num_arguments,  header->num_groups,    header->num_successors,
                             header->text_bytes};
@@ -158,6 +169,7 @@ static int read_image(PlanImage* image, const char* bytes, size_t size) {
   image->buffers = next_array(&at, header->num_buffers, sizeof *image->buffers);
   image->tensors = next_array(&at, header->num_tensors, sizeof *image->tensors);
   image->extents = next_array(&at, header->num_extents, sizeof *image->extents);
+  image->call_words = next_array(&at, header->num_call_words, sizeof *image->call_words);
   image->inputs = next_array(&at, header->num_inputs, sizeof *image->inputs);
   image->outputs = next_array(&at, header->num_outputs, sizeof *image->outputs);
   image->launches = next_array(&at, header->num_launches, sizeof *image->launches);

@@ -349,8 +349,8 @@ static int find_kernel(tvm_ios_model* model, int32_t number, TVMKernel* kernel, 
 
 /* Make the calls of operator libraries ready, which compute in place of TVM's kernels. */
 static int open_calls(tvm_ios_model* model) {
-  if (!model->plan->image.header->num_calls) return 0;
-  int (*open)(const CallHost* host, void** resources, char* text, size_t size);
+  if (!model->plan->image.header->num_call_words) return 0;
+  int (*open)(const CallHost* host, const int64_t* data, void** resources, char* text, size_t size);
   CallHost host = {model->tvm.take_workspace, model->tvm.give_workspace,
                    model->executor->parallel_launch};
   char text[1024] = "";
@@ -358,7 +358,8 @@ static int open_calls(tvm_ios_model* model) {
       find_symbol(model, "tvm_ios_close_calls", (void**)&model->close_calls) ||
       find_symbol(model, "tvm_ios_explain_call", (void**)&model->explain_call))
     return -1;
-  return open(&host, model->resources, text, sizeof text) ? fail("%s", text) : 0;
+  int status = open(&host, model->plan->image.call_words, model->resources, text, sizeof text);
+  return status ? fail("%s", text) : 0;
 }
 
 static int bind_kernels(tvm_ios_model* model) {
@@ -427,10 +428,10 @@ static void free_model(tvm_ios_model* model) {
     if (model->packed[i]) model->tvm.free_function(model->packed[i]);
   for (int32_t i = 0; model->parameters && i < model->plan->image.header->num_inputs; ++i)
     if (model->parameters[i]) model->tvm.free_array(model->parameters[i]);
-  if (model->plan) model->executor->plan_free(model->plan);
   free(model->parameters);
   free(model->caller_inputs);
   if (model->close_calls) model->close_calls();
+  if (model->plan) model->executor->plan_free(model->plan);
   free(model->packed);
   free(model->resources);
   free(model->arena);

@@ -106,9 +106,6 @@ void tvm_ios_onednn_forget_constants(OnednnCall* call) {
 
 /* ---- programs without Python ---- */
 
-/* Number of calls, then each with its size in bytes before it; the file has them beside this. */
-extern const int64_t tvm_ios_calls_data[] __attribute__((weak, visibility("hidden")));
-
 static Onednn* opened;
 static OnednnCall** calls;
 static int64_t num_calls;
@@ -127,10 +124,11 @@ static int open_named(char* text, size_t size) {
   return say(text, size, "%s cannot be used: %s", named, reason);
 }
 
-int tvm_ios_open_calls(const CallHost* host, void** resources, char* text, size_t size) {
+int tvm_ios_open_calls(const CallHost* host, const int64_t* data, void** resources, char* text,
+                       size_t size) {
   char reason[256];
   if (open_named(text, size)) return -1;
-  const int64_t* next = tvm_ios_calls_data;
+  const int64_t* next = data;
   int64_t count = *next++;
   if (!(calls = calloc(count + 1, sizeof *calls)))
     return say(text, size, "there is no memory for its calls");
