@@ -7,11 +7,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 
-__all__ = ["FakeStageRunner"]
+__all__ = ["FakeStage", "FakeStageRunner"]
+
+
+@dataclass
+class FakeStage:
+    """A stage on a simulated machine."""
+
+    runner: FakeStageRunner
+    graph: OperatorGraph
+    stage: Stage
+
+    def time_ns(self, number: int) -> int:
+        """Simulated nanoseconds of ``number`` runs."""
+        return self.runner.time_ns(self.graph, self.stage, number)
 
 
 class FakeStageRunner:
@@ -69,14 +83,13 @@ class FakeStageRunner:
         """Let simulated time pass."""
         self._now_ns += round(seconds * 1e9)
 
-    def prepare(self, graph: OperatorGraph, stage: Stage) -> tuple[OperatorGraph, Stage]:
-        """Handle of a stage: the arguments themselves, as nothing is prepared."""
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> FakeStage:
+        """Stage that is timed by this machine; nothing is prepared."""
         self.prepared.append(stage)
-        return graph, stage
+        return FakeStage(self, graph, stage)
 
-    def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
+    def time_ns(self, graph: OperatorGraph, stage: Stage, number: int) -> int:
         """Simulated nanoseconds of ``number`` runs."""
-        graph, stage = handle
         self.timed.append((stage, number))
         total_ns = number * self._latency_ns(graph, stage)
         total_ns *= self._slow_factor if self._slow() else 1.0

@@ -12,9 +12,7 @@ def test_equal_seeds_give_equal_histories() -> None:
     def history(seed: int) -> list[float]:
         runner = FakeStageRunner(lambda _g, _s: 1e4, noise=0.1, spike_rate=0.2, seed=seed)
         handle = runner.prepare(GRAPH, STAGE)
-        return [
-            value for _ in range(20) for value in (runner.time_ns(handle, 3), runner.ping_pong_ns())
-        ]
+        return [value for _ in range(20) for value in (handle.time_ns(3), runner.ping_pong_ns())]
 
     assert history(1) == history(1)
     assert history(1) != history(2)
@@ -23,10 +21,10 @@ def test_equal_seeds_give_equal_histories() -> None:
 def test_the_slow_mode_comes_and_goes_with_simulated_time() -> None:
     runner = FakeStageRunner(lambda _g, _s: 1e6, slow_spans_s=[(1.0, 2.0)], slow_factor=2.0)
     handle = runner.prepare(GRAPH, STAGE)
-    assert runner.time_ns(handle, 10) == 10_000_000
+    assert handle.time_ns(10) == 10_000_000
     assert runner.ping_pong_ns() < 60
     runner.sleep_s(1.0)
-    assert runner.time_ns(handle, 10) == 20_000_000
+    assert handle.time_ns(10) == 20_000_000
     assert runner.ping_pong_ns() > 300
     runner.sleep_s(1.0)
     assert runner.ping_pong_ns() < 60

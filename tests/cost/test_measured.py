@@ -9,29 +9,28 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fake_runner import FakeStageRunner
+from tests.fake_runner import FakeStage, FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import (
     MeasureCounters,
-    MeasuredCostModel,
+    MeasuredStages,
     MeasureOptions,
     ModeOptions,
-    StageRunner,
 )
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.cost.protocol import CostModel
 from tvm_ios.errors import CostError, LostSessionError
 
 CONTEXT = ProfileContext(device="fake", lanes=2, tvm_version="0.17.0", kernels="llvm")
@@ -65,16 +64,15 @@ def cost_ns(graph: OperatorGraph, stage: Stage) -> float:
     )
 
 
-def model_of(
-    runner: FakeStageRunner, wrapped: StageRunner | None = None, **arguments: Any
-) -> MeasuredCostModel:
-    return MeasuredCostModel(
-        wrapped or runner,
-        CONTEXT,
-        clock_ns=runner.clock_ns,
-        sleep_s=runner.sleep_s,
-        **arguments,
+def model_of(runner: FakeStageRunner, **arguments: Any) -> MeasuredStages:
+    return MeasuredStages(
+        runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s, **arguments
     )
+
+
+def price(model: MeasuredStages, graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+    """Prices of stages that are asked for one by one."""
+    return model.price([[(graph, stage)] for stage in stages])
 
 
 @pytest.fixture
@@ -84,9 +82,9 @@ def database(tmp_path: Path) -> ProfileDatabase:
 
 def test_prices_are_exact_without_noise_and_in_the_order_asked() -> None:
     graph = chain_graph(5)
-    model: CostModel = model_of(FakeStageRunner(cost_ns))
+    model = model_of(FakeStageRunner(cost_ns))
     stages = [Stage(((3,),)), Stage(((0, 1),)), Stage(((3,),)), Stage(((0,),), Strategy.MERGE)]
-    assert list(model.price(graph, stages)) == [13_000, 21_000, 13_000, 10_000]
+    assert list(price(model, graph, stages)) == [13_000, 21_000, 13_000, 10_000]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
@@ -94,7 +92,7 @@ def test_prices_are_exact_without_noise_and_in_the_order_asked() -> None:
 def test_noise_and_spikes_are_seen_through(seed: int) -> None:
     graph = chain_graph(20)
     runner = FakeStageRunner(cost_ns, noise=0.02, spike_rate=0.05, seed=seed)
-    prices = model_of(runner).price(graph, singles(graph))
+    prices = price(model_of(runner), graph, singles(graph))
     assert prices == pytest.approx([10_000 + 1000 * i for i in range(20)], rel=0.06)
 
 
@@ -102,8 +100,8 @@ def test_equal_stages_are_measured_once() -> None:
     graph = chain_graph(6, distinct=False)
     runner = FakeStageRunner(cost_ns)
     model = model_of(runner)
-    assert set(model.price(graph, singles(graph)[1:])) == {10_000}
-    model.price(chain_graph(9, "other", distinct=False), singles(graph)[1:])
+    assert set(price(model, graph, singles(graph)[1:])) == {10_000}
+    price(model, chain_graph(9, "other", distinct=False), singles(graph)[1:])
     assert len(runner.prepared) == 1
     assert (model.counters.requested, model.counters.priced) == (10, 1)
 
@@ -124,17 +122,17 @@ def test_what_is_compared_is_measured_in_turns() -> None:
 
     def prices(busy_s: float, ask) -> tuple[list[float], float]:
         runner = FakeStageRunner(lambda *_: 10_000.0, slow_spans_s=[(0.0, busy_s)], lanes=1)
-        model = MeasuredCostModel(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
+        model = MeasuredStages(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
         found = ask(model)
         ratios = [one / other for one, other in zip(found[::2], found[1::2], strict=True)]
         return ratios, runner.clock_ns() / 1e9
 
     def one_after_the_other(model):
-        both = [model.price(graph, stages) for graph in graphs]
+        both = [price(model, graph, stages) for graph in graphs]
         return [price for pair in zip(*both, strict=True) for price in pair]
 
     def in_turns(model):
-        return model.price_ways([[(graph, stage) for graph in graphs] for stage in stages])
+        return model.price([[(graph, stage) for graph in graphs] for stage in stages])
 
     _, quiet_s = prices(0.0, in_turns)
     half = 0.5 * quiet_s
@@ -158,10 +156,10 @@ def test_a_way_that_is_far_slower_than_another_is_sampled_once(database: Profile
             return latency_ns[graph.name]
 
         runner = FakeStageRunner(timing_ns)
-        model = MeasuredCostModel(
+        model = MeasuredStages(
             runner, CONTEXT, database=database, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s
         )
-        return list(model.price_ways([[ways[index] for index in asked]])), timed
+        return list(model.price([[ways[index] for index in asked]])), timed
 
     prices, timed = price(0, 1, 2)
     assert prices == [1_000_000, 30_000_000, 7_000_000]
@@ -196,9 +194,9 @@ class SlowOnce:
             return self.latency_ns[graph.name] + 90e6 * late
 
         runner = FakeStageRunner(timing_ns)
-        model = MeasuredCostModel(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
+        model = MeasuredStages(runner, CONTEXT, clock_ns=runner.clock_ns, sleep_s=runner.sleep_s)
         asked = [[self.way(name) for name in names.split()] for names in questions]
-        return list(model.price_ways(asked)), timed
+        return list(model.price(asked)), timed
 
 
 @pytest.mark.parametrize("lost", [{1}, {2}, {3}, {4}])
@@ -251,8 +249,8 @@ class Pair:
         runner = FakeStageRunner(timing_ns)
         model = model_of(runner, database=database, **arguments)
         return [
-            *model.price(self.graph, singles(self.graph)),
-            *model.price(self.graph, [self.both]),
+            *price(model, self.graph, singles(self.graph)),
+            *price(model, self.graph, [self.both]),
         ]
 
 
@@ -312,7 +310,7 @@ def test_one_lost_time_slice_does_not_hide_what_a_stage_gains(lost: set[int]) ->
 def test_groups_that_were_never_priced_say_nothing_of_a_stage() -> None:
     pair = Pair(together_ns=90e6)
     runner = FakeStageRunner(lambda *_: pair.together_ns)
-    assert model_of(runner).price(pair.graph, [pair.both]) == [90_000_000]
+    assert price(model_of(runner), pair.graph, [pair.both]) == [90_000_000]
     assert runner.clock_ns() > 5 * pair.together_ns
 
 
@@ -328,32 +326,27 @@ def test_single_operators_settle_a_stage_whose_groups_were_never_priced() -> Non
 
     model = model_of(FakeStageRunner(timing_ns))
     stage = Stage(((0,), (1, 2)))
-    model.price(graph, singles(graph))
-    assert model.price(graph, [stage]) == [32_000_000]
+    price(model, graph, singles(graph))
+    assert price(model, graph, [stage]) == [32_000_000]
     assert timed[stage] == 2  # a warm-up and a sample
 
 
 def test_what_was_prepared_is_freed_with_its_batch() -> None:
-    class Handle:
+    class Handle(FakeStage):
         pass
 
     prepared: list[weakref.ref[Handle]] = []
 
     class Runner(FakeStageRunner):
         def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
-            made = super().prepare(graph, stage)
-            handle = Handle()
-            handle.made = made
+            handle = Handle(self, graph, stage)
             prepared.append(weakref.ref(handle))
             return handle
-
-        def time_ns(self, handle: Any, number: int) -> int:
-            return super().time_ns(handle.made, number)
 
     graph = chain_graph(3)
     gc.disable()
     try:
-        model_of(Runner(cost_ns)).price(graph, singles(graph))
+        price(model_of(Runner(cost_ns)), graph, singles(graph))
         assert [handle() for handle in prepared] == [None] * 3
     finally:
         gc.enable()
@@ -362,10 +355,10 @@ def test_what_was_prepared_is_freed_with_its_batch() -> None:
 def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -> None:
     graph = chain_graph(40)
     first = model_of(FakeStageRunner(cost_ns, noise=0.01), database=database)
-    prices = first.price(graph, singles(graph))
+    prices = price(first, graph, singles(graph))
     idle = FakeStageRunner(cost_ns)
     second = model_of(idle, database=database)
-    assert second.price(chain_graph(40, "twin"), singles(graph)) == prices
+    assert price(second, chain_graph(40, "twin"), singles(graph)) == prices
     assert idle.prepared == []
     assert (second.counters.priced, second.counters.from_database) == (0, 40)
     assert second.notes == ()
@@ -374,11 +367,11 @@ def test_a_price_outlives_its_model_in_the_database(database: ProfileDatabase) -
 def test_a_price_of_too_few_samples_is_measured_anew(database: ProfileDatabase) -> None:
     graph = chain_graph(1)
     quick = MeasureOptions(repeat=2, max_repeat=2)
-    model_of(FakeStageRunner(cost_ns), database=database, options=quick).price(
-        graph, singles(graph)
+    price(
+        model_of(FakeStageRunner(cost_ns), database=database, options=quick), graph, singles(graph)
     )
     model = model_of(FakeStageRunner(cost_ns), database=database)
-    model.price(graph, singles(graph))
+    price(model, graph, singles(graph))
     assert (model.counters.priced, model.counters.from_database) == (1, 0)
 
 
@@ -387,7 +380,7 @@ def test_a_typical_stage_takes_less_than_ten_milliseconds() -> None:
     graph = chain_graph(90)
     runner = FakeStageRunner(cost_ns, noise=0.01, spike_rate=0.01)
     model = model_of(runner)
-    model.price(graph, singles(graph))
+    price(model, graph, singles(graph))
     assert model.counters.seconds / 90 < 0.010
     assert model.counters.seconds == pytest.approx(runner.clock_ns() / 1e9)
 
@@ -396,7 +389,7 @@ def test_slow_rounds_are_dropped_and_repeated() -> None:
     graph = chain_graph(30)
     runner = FakeStageRunner(cost_ns, slow_spans_s=[(0.1, 0.13), (0.2, 3.0)])
     model = model_of(runner)
-    assert list(model.price(graph, singles(graph))) == [10_000 + 1000 * i for i in range(30)]
+    assert list(price(model, graph, singles(graph))) == [10_000 + 1000 * i for i in range(30)]
     assert model.counters.slow_rounds_dropped >= 1
     assert model.counters.flagged == 0
     assert model.notes == ()
@@ -406,7 +399,7 @@ def test_a_slow_mode_that_stays_is_flagged_after_patience() -> None:
     graph = chain_graph(3)
     runner = FakeStageRunner(cost_ns, slow_spans_s=[(0.0, 1e9)], slow_factor=2.0)
     model = model_of(runner)
-    assert list(model.price(graph, singles(graph))) == [20_000, 22_000, 24_000]
+    assert list(price(model, graph, singles(graph))) == [20_000, 22_000, 24_000]
     assert model.counters.flagged == 3
     assert runner.clock_ns() / 1e9 < 21
     [note] = model.notes
@@ -420,18 +413,18 @@ def test_flagged_prices_are_replaced_when_the_machine_is_fast(database: ProfileD
     slow = model_of(
         FakeStageRunner(cost_ns, slow_spans_s=always), database=database, options=options
     )
-    slow.price(graph, singles(graph))
+    price(slow, graph, singles(graph))
 
     still = FakeStageRunner(cost_ns, slow_spans_s=always)
     again = model_of(still, database=database, options=options)
-    again.price(graph, singles(graph))
+    price(again, graph, singles(graph))
     assert still.prepared == []
     assert again.counters.flagged == 3
 
     fast = model_of(FakeStageRunner(cost_ns), database=database, options=options)
-    assert list(fast.price(graph, singles(graph))) == [10_000, 11_000, 12_000]
+    assert list(price(fast, graph, singles(graph))) == [10_000, 11_000, 12_000]
     stored = model_of(FakeStageRunner(cost_ns), database=database)
-    assert list(stored.price(graph, singles(graph))) == [10_000, 11_000, 12_000]
+    assert list(price(stored, graph, singles(graph))) == [10_000, 11_000, 12_000]
     assert stored.counters.from_database == 3
 
 
@@ -439,7 +432,7 @@ def test_a_single_lane_has_no_slow_mode() -> None:
     graph = chain_graph(2)
     runner = FakeStageRunner(cost_ns, lanes=1, slow_spans_s=[(0.0, 1e9)])
     model = model_of(runner)
-    model.price(graph, singles(graph))
+    price(model, graph, singles(graph))
     assert model.counters.flagged == 0
 
 
@@ -447,21 +440,23 @@ def test_real_work_on_the_real_clock_gets_a_price() -> None:
     """No claim about speed, only that the policy ends and answers on a machine that is not ours."""
 
     class Hashing:
-        def prepare(self, graph: OperatorGraph, stage: Stage) -> bytes:
-            return bytes(1000 * (1 + stage.operators[0]))
+        def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+            data = bytes(1000 * (1 + stage.operators[0]))
 
-        def time_ns(self, handle: bytes, number: int) -> int:
-            start_ns = time.perf_counter_ns()
-            for _ in range(number):
-                hashlib.sha256(handle)
-            return time.perf_counter_ns() - start_ns
+            def time_ns(number: int) -> int:
+                start_ns = time.perf_counter_ns()
+                for _ in range(number):
+                    hashlib.sha256(data)
+                return time.perf_counter_ns() - start_ns
+
+            return SimpleNamespace(time_ns=time_ns)
 
         def ping_pong_ns(self) -> float:
             return 0.0
 
     graph = chain_graph(8)
-    model = MeasuredCostModel(Hashing(), CONTEXT)
-    prices = model.price(graph, singles(graph))
+    model = MeasuredStages(Hashing(), CONTEXT)
+    prices = price(model, graph, singles(graph))
     assert all(price >= 1 for price in prices)
     assert model.counters.samples >= 40
     assert model.counters.seconds > 0
@@ -469,40 +464,34 @@ def test_real_work_on_the_real_clock_gets_a_price() -> None:
 
 def test_a_stage_of_no_time_costs_one_nanosecond() -> None:
     graph = chain_graph(1)
-    assert list(model_of(FakeStageRunner(lambda _g, _s: 0.0)).price(graph, singles(graph))) == [1]
+    assert list(price(model_of(FakeStageRunner(lambda _g, _s: 0.0)), graph, singles(graph))) == [1]
 
 
-class Failing:
+class Failing(FakeStageRunner):
     """A runner that works until a given operator comes up."""
 
-    def __init__(self, runner: FakeStageRunner, operator: int, error: BaseException) -> None:
-        self._runner, self._operator, self._error = runner, operator, error
+    def __init__(self, operator: int, error: BaseException) -> None:
+        super().__init__(cost_ns)
+        self._operator, self._error = operator, error
 
-    def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
-        return self._runner.prepare(graph, stage)
-
-    def time_ns(self, handle: Any, number: int) -> int:
-        if self._operator in handle[1].operators:
+    def time_ns(self, graph: OperatorGraph, stage: Stage, number: int) -> int:
+        if self._operator in stage.operators:
             raise self._error
-        return self._runner.time_ns(handle, number)
-
-    def ping_pong_ns(self) -> float:
-        return self._runner.ping_pong_ns()
+        return super().time_ns(graph, stage, number)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("kernel failed")])
 def test_what_was_priced_survives_the_end(database: ProfileDatabase, error: BaseException) -> None:
     graph = chain_graph(20)
-    runner = FakeStageRunner(cost_ns)
     options = MeasureOptions(batch_size=4)
-    model = model_of(runner, Failing(runner, 13, error), database=database, options=options)
+    model = model_of(Failing(13, error), database=database, options=options)
     with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else CostError):
-        model.price(graph, singles(graph))
+        price(model, graph, singles(graph))
     assert database.count(CONTEXT) == 12
     assert model.counters.priced == 12
 
     resumed = model_of(FakeStageRunner(cost_ns), database=database, options=options)
-    resumed.price(graph, singles(graph))
+    price(resumed, graph, singles(graph))
     assert (resumed.counters.priced, resumed.counters.from_database) == (8, 12)
 
 
@@ -512,18 +501,18 @@ def test_complete_stages_of_an_interrupted_batch_are_kept(database: ProfileDatab
     calls = count()
 
     class Interrupted(FakeStageRunner):
-        def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
-            if handle[1].operators != (2,):
-                return super().time_ns(handle, number)
+        def time_ns(self, graph: OperatorGraph, stage: Stage, number: int) -> int:
+            if stage.operators != (2,):
+                return super().time_ns(graph, stage, number)
             call = next(calls)
             if call > 12:
                 raise KeyboardInterrupt
-            return round(super().time_ns(handle, number) * (1 + 0.5 * (call % 3)))
+            return round(super().time_ns(graph, stage, number) * (1 + 0.5 * (call % 3)))
 
     runner = Interrupted(cost_ns)
     model = model_of(runner, database=database)
     with pytest.raises(KeyboardInterrupt):
-        model.price(graph, singles(graph))
+        price(model, graph, singles(graph))
     assert database.count(CONTEXT) == 3
     assert model.counters.priced == 3
 
@@ -539,18 +528,18 @@ def test_a_failing_runner_names_the_operators(verb: str) -> None:
     )
 
     class Broken(FakeStageRunner):
-        def prepare(self, graph: OperatorGraph, stage: Stage) -> tuple[OperatorGraph, Stage]:
+        def prepare(self, graph: OperatorGraph, stage: Stage) -> FakeStage:
             if verb == "prepare":
                 raise ValueError("no kernel")
             return super().prepare(graph, stage)
 
-        def time_ns(self, handle: tuple[OperatorGraph, Stage], number: int) -> int:
+        def time_ns(self, graph: OperatorGraph, stage: Stage, number: int) -> int:
             raise ValueError("no kernel")
 
     runner = Broken(cost_ns)
     expected = r"graph 'net': cannot .* the concurrent stage \[left \| right\].*no kernel"
     with pytest.raises(CostError, match=expected):
-        model_of(runner).price(graph, [Stage(((0,), (1,)))])
+        price(model_of(runner), graph, [Stage(((0,), (1,)))])
 
 
 @pytest.mark.parametrize("step", ["prepare", "time_ns", "ping_pong_ns"])
@@ -563,13 +552,13 @@ def test_a_device_that_is_lost_is_told_as_such(step: str) -> None:
 
     setattr(Board, step, lost)
     with pytest.raises(LostSessionError, match=r"^board 7 was lost$"):
-        model_of(Board(cost_ns)).price(chain_graph(1), singles(chain_graph(1)))
+        price(model_of(Board(cost_ns)), chain_graph(1), singles(chain_graph(1)))
 
 
 def test_a_clock_that_goes_back_is_an_error() -> None:
     graph = chain_graph(1)
     with pytest.raises(CostError, match="the clock went back"):
-        model_of(FakeStageRunner(lambda _g, _s: -5.0)).price(graph, singles(graph))
+        price(model_of(FakeStageRunner(lambda _g, _s: -5.0)), graph, singles(graph))
 
 
 def test_a_failing_ping_pong_is_an_error_of_ours() -> None:
@@ -579,7 +568,7 @@ def test_a_failing_ping_pong_is_an_error_of_ours() -> None:
 
     graph = chain_graph(1)
     with pytest.raises(CostError, match="ping-pong failed.*no second core"):
-        model_of(Mute(cost_ns)).price(graph, singles(graph))
+        price(model_of(Mute(cost_ns)), graph, singles(graph))
 
 
 def test_a_database_that_fails_midway_stops_nothing(database: ProfileDatabase) -> None:
@@ -589,7 +578,7 @@ def test_a_database_that_fails_midway_stops_nothing(database: ProfileDatabase) -
     )
     holder = sqlite3.connect(database.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    assert list(model.price(graph, singles(graph))) == [10_000 + 1000 * i for i in range(12)]
+    assert list(price(model, graph, singles(graph))) == [10_000 + 1000 * i for i in range(12)]
     assert model.counters.unsaved == 12
     [note] = model.notes
     assert "kept in memory" in note
@@ -606,7 +595,7 @@ def test_a_database_damaged_midway_is_left_alone(database: ProfileDatabase) -> N
     graph = chain_graph(2)
     model = model_of(FakeStageRunner(cost_ns), database=database)
     database.path.write_bytes(b"spoilt " * 999)
-    assert list(model.price(graph, singles(graph))) == [10_000, 11_000]
+    assert list(price(model, graph, singles(graph))) == [10_000, 11_000]
     assert "damaged" in " ".join(model.notes)
     assert database.path.read_bytes() == b"spoilt " * 999
 
@@ -614,10 +603,8 @@ def test_a_database_damaged_midway_is_left_alone(database: ProfileDatabase) -> N
 def test_progress_is_told_after_each_batch() -> None:
     graph = chain_graph(10)
     told: list[MeasureCounters] = []
-    model = model_of(
-        FakeStageRunner(cost_ns), options=MeasureOptions(batch_size=4), on_batch=told.append
-    )
-    model.price(graph, singles(graph))
+    model = model_of(FakeStageRunner(cost_ns), options=MeasureOptions(batch_size=4))
+    model.price([[(graph, stage)] for stage in singles(graph)], on_batch=told.append)
     assert [counters.priced for counters in told] == [4, 8, 10]
 
 
@@ -626,7 +613,7 @@ def test_record_holds_the_evidence() -> None:
     model = model_of(FakeStageRunner(cost_ns))
     stage = Stage(((0,),))
     assert model.record(graph, stage) is None
-    model.price(graph, [stage])
+    price(model, graph, [stage])
     record = model.record(graph, stage)
     assert record is not None
     assert (record.median_ns, record.samples, record.spread_ns) == (10_000, 5, 0)
@@ -634,7 +621,7 @@ def test_record_holds_the_evidence() -> None:
 
 def test_no_stage_costs_nothing() -> None:
     runner = FakeStageRunner(cost_ns)
-    assert list(model_of(runner).price(chain_graph(1), [])) == []
+    assert list(price(model_of(runner), chain_graph(1), [])) == []
     assert runner.clock_ns() == 0
 
 

@@ -50,7 +50,7 @@ def test_stages_and_models_run_in_this_process(branching) -> None:
         runner = session.stage_runner(1)
         views = [placement.view for placement in staged.placements]
         number = runner.add_library(lambda: path, staged.graph, staged.params, views)
-        assert runner.time_ns(runner.prepare([[(number, 0)]]), 2) > 0
+        assert runner.prepare([[(number, 0)]]).time_ns(2) > 0
         runner.close()
         executor = session.executor(model)
         assert executor.time_ns(2) > 0

@@ -27,10 +27,10 @@ def add_library(runner, session, kernels):
     return runner.add_library(partial(session.export, kernels), staged.graph, staged.params, views)
 
 
-def time_until_it_fails(runner, handle):
+def time_until_it_fails(handle):
     """A process that was killed may still answer once."""
     while True:
-        runner.time_ns(handle, 1)
+        handle.time_ns(1)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_any_stage_of_a_library_takes_time(runner, library, kernels):
     beside = runner.prepare([[(library, index)] for index in range(count)])
     alone = runner.prepare([[(library, 0)]], unsplit=[(library, 0)])
     for handle in (whole, beside, alone):
-        assert runner.time_ns(handle, 3) > 0
-    assert runner.time_ns(runner.prepare([]), 10) == 0
+        assert handle.time_ns(3) > 0
+    assert runner.prepare([]).time_ns(10) == 0
     assert runner.ping_pong_ns() == 0
 
 
@@ -102,7 +102,7 @@ def test_another_compiler_links_for_the_device(start_rpc_server, kernels, tmp_pa
             runner = session.stage_runner(1)
             path = session.export(kernels)
             number = add_library(runner, session, kernels)
-            assert runner.time_ns(runner.prepare([[(number, 0)]]), 2) > 0
+            assert runner.prepare([[(number, 0)]]).time_ns(2) > 0
         calls = (tmp_path / "board-gcc.log").read_text()
         assert "remote_lanes.c" in calls
         assert str(path) in calls
@@ -130,5 +130,5 @@ def test_a_lost_device_is_named(start_rpc_server, kernels):
         handle = runner.prepare([[(number, 0)]])
         tracker.kill()
         with pytest.raises(CostError, match=r"key 'lost'.* was lost: .*prices so far are kept"):
-            time_until_it_fails(runner, handle)
+            time_until_it_fails(handle)
         runner.close()

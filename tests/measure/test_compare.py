@@ -47,8 +47,7 @@ def race(
 
     def timer(name: str) -> Callable[[int], int]:
         index = [operator.name for operator in GRAPH.operators].index(name)
-        handle = runner.prepare(GRAPH, Stage(((index,),)))
-        return lambda number: runner.time_ns(handle, number)
+        return runner.prepare(GRAPH, Stage(((index,),))).time_ns
 
     comparison = compare(
         {name: timer(name) for name in names},

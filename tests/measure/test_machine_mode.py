@@ -52,6 +52,14 @@ def test_a_few_odd_readings_do_not_make_the_usual_ones_slow() -> None:
     assert watch.fast_ns >= 52
 
 
+def slow_round(watch: ModeWatch, clock: Clock | None = None, seconds: float = 0) -> bool:
+    """True if a round of so many seconds was slow."""
+    with watch.round() as round_:
+        if clock is not None:
+            clock.sleep(seconds)
+    return round_.slow
+
+
 def test_slow_from_the_start_shows_by_the_absolute_limit() -> None:
     assert watch_of(380).look()
     assert not watch_of(380, options=ModeOptions(slow_ns=0)).look()
@@ -68,9 +76,9 @@ def test_no_reading_is_never_slow(reading: float) -> None:
 def test_a_round_is_slow_if_either_end_is() -> None:
     watch = watch_of(50, 50, 380, 50, 50)
     watch.look()
-    assert not watch.run_round(lambda: None).slow
-    assert watch.run_round(lambda: None).slow
-    assert not watch.run_round(lambda: None).slow
+    assert not slow_round(watch)
+    assert slow_round(watch)
+    assert not slow_round(watch)
 
 
 def test_waits_until_the_machine_is_fast_again() -> None:
@@ -78,8 +86,9 @@ def test_waits_until_the_machine_is_fast_again() -> None:
     watch = watch_of(50, *[380] * 5, 50, clock=clock)
     watch.look()
     watch.look()
-    round_ = watch.run_round(lambda: "value")
-    assert (round_.value, round_.slow, round_.ping_pong_ns) == ("value", False, 50)
+    with watch.round() as round_:
+        pass
+    assert (round_.slow, round_.ping_pong_ns) == (False, 50)
     assert 0 < clock.now_ns / 1e9 < 1
     assert watch.patience_left_s == pytest.approx(20 - clock.now_ns / 1e9)
 
@@ -88,10 +97,10 @@ def test_patience_is_bounded_for_the_whole_session() -> None:
     clock = Clock()
     watch = watch_of(380, clock=clock, options=ModeOptions(patience_s=3))
     watch.look()
-    assert watch.run_round(lambda: None).slow
+    assert slow_round(watch)
     assert not watch.patient
     assert clock.now_ns / 1e9 == pytest.approx(3)
-    assert watch.run_round(lambda: None).slow
+    assert slow_round(watch)
     assert clock.now_ns / 1e9 == pytest.approx(3)
 
 
@@ -101,14 +110,14 @@ def test_what_one_watch_has_spent_is_gone_for_the_next_one_too() -> None:
     for options, spent_s in [(usual, 20), (brief, 20), (usual, 20)]:
         watch = watch_of(380, clock=clock, options=options, patience=patience)
         watch.look()
-        assert [watch.run_round(lambda: clock.sleep(2)).slow for _ in range(3)] == [True] * 3
+        assert [slow_round(watch, clock, 2) for _ in range(3)] == [True] * 3
         assert patience.spent_ns / 1e9 == spent_s
     assert clock.now_ns / 1e9 == pytest.approx(20 + 9 * 2)
     patience.renew()
     first = watch_of(380, clock=clock, options=brief, patience=patience)
     second = watch_of(380, clock=clock, options=usual, patience=patience)
     first.look()
-    first.run_round(lambda: None)
+    slow_round(first)
     assert (first.patient, second.patient) == (False, True)
     assert second.patience_left_s == pytest.approx(15)
 
@@ -119,7 +128,7 @@ def test_a_machine_that_flips_in_every_round_spends_patience_too() -> None:
     watch.look()
     rounds = 0
     while watch.patient:
-        watch.run_round(lambda: clock.sleep(0.5))
+        slow_round(watch, clock, 0.5)
         rounds += 1
     assert rounds <= 5
 

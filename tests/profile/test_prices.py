@@ -337,7 +337,7 @@ def test_an_unsplit_operator_runs_on_one_lane(runner: RelayStageRunner) -> None:
     index = convolutions(graph)[1]
     marked = without_help(graph, [index])
     for of in (graph, marked):
-        assert runner.time_ns(runner.prepare(of, Stage(((index,),))), 10) > 0
+        assert runner.prepare(of, Stage(((index,),))).time_ns(10) > 0
 
 
 def test_another_graph_is_refused(prices: KernelPrices) -> None:
@@ -394,7 +394,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 def test_a_long_operator_is_split_whatever_its_price_says(prices, monkeypatch) -> None:
     for cost_ns, unsplit in ((LONG_NS, 0), (LONG_NS - 1, len(prices.graph))):
         monkeypatch.setattr(
-            prices._measured, "price", lambda _, stages, cost=cost_ns: [cost] * len(stages)
+            prices._measured, "price", lambda ways, cost=cost_ns, **_: [cost] * len(ways)
         )
         prices.price_operators()
         assert len(prices.unsplit) == len(prices.short) == unsplit

@@ -10,7 +10,7 @@ import pytest
 from tests.fake_runner import FakeStageRunner
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.measured import MeasuredCostModel
+from tvm_ios.cost.measured import MeasuredStages
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.profile.kernel_variant import KernelVariant, variants_of, with_variants
 from tvm_ios.profile.way_prices import WayPrices
@@ -65,7 +65,7 @@ class Machine:
         )
         fake = FakeStageRunner(self.latency_ns)
         context = ProfileContext(device="fake", lanes=self.lanes, tvm_version="1", kernels="fake")
-        model = MeasuredCostModel(fake, context, clock_ns=fake.clock_ns, sleep_s=fake.sleep_s)
+        model = MeasuredStages(fake, context, clock_ns=fake.clock_ns, sleep_s=fake.sleep_s)
         prices = WayPrices(self, whole, model)
         prices.measure()
         return prices

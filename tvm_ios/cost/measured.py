@@ -1,4 +1,4 @@
-"""The measured cost model: prices stages on the real executor, each distinct stage once ever.
+"""Measured prices of stages on the real executor, each distinct stage once ever.
 
 A stage is looked up by its profile key in memory, then in the profile database. The rest is timed
 in interleaved rounds (see :mod:`tvm_ios.measure.sampling`) and stored. Stages are timed one at a
@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -27,9 +26,16 @@ from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError, LostSessionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation
-from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
+from tvm_ios.measure.sampling import Cell, MeasureOptions, explained, sample
 
-__all__ = ["MeasureCounters", "MeasureOptions", "MeasuredCostModel", "ModeOptions", "StageRunner"]
+__all__ = [
+    "MeasureCounters",
+    "MeasureOptions",
+    "MeasuredStages",
+    "ModeOptions",
+    "StageRunner",
+    "Way",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,32 +56,30 @@ class MeasureCounters:
     """Number of samples that count."""
     slow_rounds_dropped: int = 0
     seconds: float = 0.0
-    """Seconds spent inside :meth:`MeasuredCostModel.price`."""
+    """Seconds spent inside :meth:`MeasuredStages.price`."""
     unsaved: int = 0
     """Number of prices kept in memory only, because the database could not be written."""
 
 
-_Way = tuple[OperatorGraph, Stage]
+Way = tuple[OperatorGraph, Stage]
 """A stage, and the graph whose kernels run it."""
-_Asked = tuple[str, _Way, Callable[[], Rivals]]
-"""Key of a way, the way, and its rivals in the question that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
     """A way that has no price yet, with its rivals."""
 
-    way: _Way
+    way: Way
     rivals: list[Rivals]
     """Rivals of the way, one entry for each question that asks for it."""
 
 
-class MeasuredCostModel:
-    """Prices stages by running them; a :class:`~tvm_ios.cost.protocol.CostModel`.
+class MeasuredStages:
+    """Prices of stages by running them.
 
-    Prices depend on the context, besides the stages. Without a database they live as long as the
-    model. ``on_batch`` is called after each measured batch, for progress. ``patience``,
-    ``clock_ns`` and ``sleep_s`` are as for :class:`~tvm_ios.measure.machine_mode.ModeWatch`.
+    Prices depend on the context, besides the stages. Without a database they live as long as this.
+    ``patience``, ``clock_ns`` and ``sleep_s`` are as for
+    :class:`~tvm_ios.measure.machine_mode.ModeWatch`.
     """
 
     def __init__(
@@ -85,7 +89,6 @@ class MeasuredCostModel:
         *,
         options: MeasureOptions | None = None,
         database: ProfileDatabase | None = None,
-        on_batch: Callable[[MeasureCounters], None] | None = None,
         patience: Patience | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep_s: Callable[[float], None] = time.sleep,
@@ -94,7 +97,6 @@ class MeasuredCostModel:
         self._context = context
         self._options = options or MeasureOptions()
         self._database = database
-        self._on_batch = on_batch
         self._clock_ns = clock_ns
         self._watch = ModeWatch(
             self._ping_pong_ns,
@@ -133,55 +135,64 @@ class MeasuredCostModel:
             notes.append(self._database_note)
         return tuple(notes)
 
-    def price(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
-        """Latency of each stage, run by itself, in whole nanoseconds, at least 1.
+    def price(
+        self,
+        questions: Sequence[Sequence[Way]],
+        *,
+        on_batch: Callable[[MeasureCounters], None] | None = None,
+    ) -> list[int]:
+        """Latency of each way, run by itself, in whole nanoseconds, at least 1.
 
-        Equal stages are measured once. A stage that takes 1.05 times as long as its groups one
-        after another, priced before, gets a price of one to three samples. An interrupt or error
-        keeps, and stores, the prices of all complete batches.
+        Ways of a question do the same work, and prices come question by question. Only prices taken
+        at one time can be compared: between two calls the machine may become busy. Equal stages are
+        measured once. A way whose runs are long, and far longer than another way's of its question,
+        gets a price of one sample; so does a stage that takes 1.05 times as long as its groups one
+        after another, priced before, or one of three. An interrupt or error keeps, and stores, the
+        prices of all complete batches. ``on_batch`` is called after each measured batch.
         """
-        return self._priced(
-            lambda: [
-                (
-                    stage_profile_key(graph, stage),
-                    (graph, stage),
-                    partial(Rivals.own_groups, graph, stage),
-                )
-                for stage in stages
-            ]
-        )
-
-    def price_ways(self, questions: Sequence[Sequence[_Way]]) -> Sequence[int]:
-        """Prices of ways in nanoseconds, question by question; ways of a question do the same work.
-
-        Only prices taken at one time can be compared: between two calls the machine may become
-        busy. A way whose runs are long, and far longer than another way's of its question, gets a
-        price of one sample.
-        """
-        return self._priced(lambda: [each for ways in questions for each in _asked(ways)])
-
-    def _priced(self, ask: Callable[[], Sequence[_Asked]]) -> list[int]:
-        """Nanoseconds of all stages asked for; the time to find their keys counts as pricing."""
         start_ns = self._clock_ns()
         try:
-            asked = ask()
-            self._count(requested=len(asked))
-            unknown: dict[str, _Unknown] = {}
-            for key, way, rivals in asked:
-                if key not in self._records:
-                    unknown.setdefault(key, _Unknown(way, [])).rivals.append(rivals())
-            self._recall(unknown)
-            todo = [(key, each) for key, each in unknown.items() if key not in self._records]
+            keys, todo = self._sought(questions)
             size = self._options.batch_size
             for first in range(0, len(todo), size):
-                self._measure(dict(todo[first : first + size]))
-            return [self._records[key].median_ns for key, _, _ in asked]
+                cells: dict[str, Cell] = {}
+                try:
+                    for key, unknown in todo[first : first + size]:
+                        cells[key] = self._cell(unknown, cells)
+                    dropped = sample(list(cells.values()), self._options, self._watch)
+                    self._count(slow_rounds_dropped=dropped)
+                finally:
+                    self._keep(cells)
+                    # Limits hold them, and they what was prepared: that goes now, not later.
+                    cells.clear()
+                if on_batch is not None:
+                    on_batch(self.counters)
+            return [self._records[key].median_ns for key in keys]
         finally:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)
 
     def record(self, graph: OperatorGraph, stage: Stage) -> PriceRecord | None:
         """Median, spread and samples of a stage's price; None before it was priced."""
         return self._records.get(stage_profile_key(graph, stage))
+
+    def _sought(
+        self, questions: Sequence[Sequence[Way]]
+    ) -> tuple[list[str], list[tuple[str, _Unknown]]]:
+        """Keys of all ways, and ways that have to be measured, with their keys."""
+        asked: list[str] = []
+        unknown: dict[str, _Unknown] = {}
+        for ways in questions:
+            keys = [stage_profile_key(*way) for way in ways]
+            for key, way in zip(keys, ways, strict=True):
+                if key not in self._records:
+                    rivals = Rivals.of(way, key, keys)
+                    unknown.setdefault(key, _Unknown(way, [])).rivals.append(rivals)
+            asked += keys
+        self._count(requested=len(asked))
+        self._recall(unknown)
+        todo = [(key, each) for key, each in unknown.items() if key not in self._records]
+        _LOG.debug("%d of %d prices are known", len(unknown) - len(todo), len(unknown))
+        return asked, todo
 
     def save(self) -> None:
         """Try again to store the prices that could not be written."""
@@ -214,33 +225,24 @@ class MeasuredCostModel:
         self._records.update(hopeless)
         enough |= hopeless
         self._count(from_database=len(enough))
-        _LOG.debug("%d of %d prices are known", len(enough), len(unknown))
         for key, record in enough.items():
             self._database.use.take(Remembered.PRICE, key, day_of(record.measured_at_s))
 
-    def _measure(self, batch: Mapping[str, _Unknown]) -> None:
-        """Price a batch together; complete prices are kept even if the batch is cut short."""
-        cells: dict[str, Cell] = {}
-        try:
-            for key, unknown in batch.items():
-                limit_ns = partial(self._limit_ns, unknown.rivals, cells)
-                timer = self._timer(*unknown.way)
-                cells[key] = Cell(timer, self._options.number, limit_ns=limit_ns)
-            dropped = sample(list(cells.values()), self._options, self._watch)
-            self._count(slow_rounds_dropped=dropped)
-        finally:
-            self._keep(
-                {
-                    key: self._record_of(cell)
-                    for key, cell in cells.items()
-                    if cell.complete(self._options)
-                }
-            )
-            # Limits hold them, and they what was prepared: that goes now, not some time later.
-            cells.clear()
-        _LOG.debug("measured %d stages, %d slow rounds dropped", len(batch), dropped)
-        if self._on_batch is not None:
-            self._on_batch(self.counters)
+    def _cell(self, unknown: _Unknown, cells: Mapping[str, Cell]) -> Cell:
+        """A way ready to be sampled, beside the others of its batch."""
+        graph, stage = unknown.way
+        groups = " | ".join(
+            " -> ".join(graph.operators[index].name for index in group) for group in stage.groups
+        )
+        where = f"the {stage.strategy.value} stage [{groups}] to price it"
+        with explained(f"graph {graph.name!r}: cannot prepare {where}"):
+            made = self._runner.prepare(graph, stage)
+        return Cell(
+            made.time_ns,
+            self._options.number,
+            failure=f"graph {graph.name!r}: cannot run {where}",
+            limit_ns=partial(self._limit_ns, unknown.rivals, cells),
+        )
 
     def _limit_ns(self, rivals: Sequence[Rivals], cells: Mapping[str, Cell]) -> float:
         """Nanoseconds above which a way needs no exact price: each question has a faster rival."""
@@ -251,19 +253,6 @@ class MeasuredCostModel:
             return cells[key].least_ns if key in cells else math.inf
 
         return max(each.limit_ns(known_ns) for each in rivals)
-
-    def _timer(self, graph: OperatorGraph, stage: Stage) -> Callable[[int], int]:
-        with _explained(graph, stage, "prepare"):
-            handle = self._runner.prepare(graph, stage)
-
-        def time_ns(number: int) -> int:
-            with _explained(graph, stage, "run"):
-                elapsed_ns = self._runner.time_ns(handle, number)
-                if elapsed_ns < 0:
-                    raise ValueError(f"{number} runs took {elapsed_ns} ns; the clock went back")
-                return elapsed_ns
-
-        return time_ns
 
     def _ping_pong_ns(self) -> float:
         try:
@@ -290,7 +279,13 @@ class MeasuredCostModel:
             measured_at_s=time.time(),
         )
 
-    def _keep(self, records: dict[str, PriceRecord]) -> None:
+    def _keep(self, cells: Mapping[str, Cell]) -> None:
+        """Keep complete prices, even if their batch was cut short."""
+        records = {
+            key: self._record_of(cell)
+            for key, cell in cells.items()
+            if cell.complete(self._options)
+        }
         self._records.update(records)
         self._count(priced=len(records), samples=sum(record.samples for record in records.values()))
         if self._database is not None:
@@ -320,29 +315,3 @@ class MeasuredCostModel:
         self._counters = replace(
             old, **{name: getattr(old, name) + number for name, number in more.items()}
         )
-
-
-def _asked(ways: Sequence[_Way]) -> list[_Asked]:
-    """Keys, ways and rivals of one question."""
-    keys = [stage_profile_key(*way) for way in ways]
-    return [
-        (key, way, partial(Rivals.other_ways, key, keys))
-        for key, way in zip(keys, ways, strict=True)
-    ]
-
-
-@contextmanager
-def _explained(graph: OperatorGraph, stage: Stage, verb: str) -> Iterator[None]:
-    """Context that turns errors of a runner into errors that name the stage."""
-    try:
-        yield
-    except LostSessionError:  # it names the device, and whoever waits for that begins again
-        raise
-    except Exception as error:
-        groups = " | ".join(
-            " -> ".join(graph.operators[index].name for index in group) for group in stage.groups
-        )
-        raise CostError(
-            f"graph {graph.name!r}: cannot {verb} the {stage.strategy.value} stage [{groups}] to "
-            f"price it: {type(error).__name__}: {error}"
-        ) from error

@@ -39,16 +39,17 @@ class Rivals:
         return max(self.shortest_ns, self.ratio * fastest_ns)
 
     @classmethod
-    def other_ways(cls, own: str, keys: Sequence[str]) -> Self:
-        """Rivals of a way with key ``own``: the other ways of its question."""
-        return cls(tuple((key,) for key in keys if key != own), HOPELESS, LONG_SAMPLE_NS)
+    def of(cls, way: tuple[OperatorGraph, Stage], own: str, keys: Sequence[str]) -> Self:
+        """Rivals of a way with key ``own`` in a question with these keys.
 
-    @classmethod
-    def own_groups(cls, graph: OperatorGraph, stage: Stage) -> Self:
-        """Rivals of a stage of several groups: its groups, and its operators, one after another."""
-        if stage.is_merge or len(stage.groups) == 1:
-            return cls((), NO_GAIN)
+        They are the other ways of its question. A stage of several groups that is asked for by
+        itself competes with its groups, and with its operators, one after another.
+        """
+        graph, stage = way
+        if len(keys) > 1 or stage.is_merge or len(stage.groups) == 1:
+            others = tuple((key,) for key in keys if key != own)
+            return cls(others, HOPELESS, LONG_SAMPLE_NS)
         singles = tuple((index,) for group in stage.groups for index in group)
         rows = dict.fromkeys((stage.groups, singles))  # the same where no group has several
-        keys = (tuple(stage_profile_key(graph, Stage((row,))) for row in each) for each in rows)
-        return cls(tuple(keys), NO_GAIN)
+        apart = (tuple(stage_profile_key(graph, Stage((row,))) for row in each) for each in rows)
+        return cls(tuple(apart), NO_GAIN)

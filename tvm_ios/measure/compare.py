@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tvm_ios.errors import CostError, LostSessionError, OptionError
+from tvm_ios.errors import CostError, OptionError
 from tvm_ios.measure.comparison import (
     LEAST_ROUNDS,
     CompareRound,
@@ -26,7 +26,7 @@ from tvm_ios.measure.comparison import (
 )
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_interval
-from tvm_ios.measure.sampling import Cell, TimedRuns, timed_sample
+from tvm_ios.measure.sampling import Cell, TimedRuns, explained, timed_sample
 from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = [
@@ -247,9 +247,10 @@ def _take_rounds(
         patient = watch.patient
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
-        round_ = watch.run_round(partial(_take_round, cells, order, warmups, options))
+        with watch.round() as round_:
+            run_ns = _take_round(cells, order, warmups, options)
         rounds.append(
-            CompareRound(run_ns=round_.value, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
+            CompareRound(run_ns=run_ns, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
         )
         counts = not (round_.slow and patient)
         counted += counts
@@ -258,7 +259,7 @@ def _take_rounds(
         if counted in looks:
             timed = rivals(rounds)
         # The longer a run, the more of what disturbs it is in every sample alike.
-        is_long = sum(ns for ns in round_.value if ns is not None) >= longest_ns
+        is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
         enough = max(least, 0 if is_long else EARLY_LOOKS[0])
         # Until six are fast, rounds that were dropped are among those in use.
         taken = min(counted, len(used_rounds(rounds, options.confidence)))
@@ -303,14 +304,8 @@ def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:
     """Wrapped contestant, whose failures name it."""
 
     def checked(number: int) -> int:
-        try:
+        with explained(f"contestant {name!r} failed while it was timed"):
             elapsed_ns = time_ns(number)
-        except LostSessionError:  # it names the device, and whoever waits for that begins again
-            raise
-        except Exception as error:
-            raise CostError(
-                f"contestant {name!r} failed while it was timed: {type(error).__name__}: {error}"
-            ) from error
         if elapsed_ns <= 0:
             raise CostError(
                 f"contestant {name!r}: {number} runs took {elapsed_ns} ns; its clock must advance"

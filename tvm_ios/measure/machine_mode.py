@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from tvm_ios.errors import OptionError
 
 __all__ = ["ModeOptions", "ModeWatch", "Patience", "WatchedRound"]
 
-RoundT = TypeVar("RoundT")
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 0.1
 LOOK_LASTS_NS = 1_000_000_000
@@ -64,14 +63,14 @@ class Patience:
         self.spent_ns = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedRound(Generic[RoundT]):
-    """Value of a round, and whether the machine was slow before or after it."""
+@dataclass(slots=True)
+class WatchedRound:
+    """Mode of the machine around a round, known once the round is over."""
 
-    value: RoundT
-    ping_pong_ns: float
+    ping_pong_ns: float = 0.0
     """Nanoseconds of the slower ping-pong around the round; 0 where there is none."""
-    slow: bool
+    slow: bool = False
+    """True if the machine was slow before or after the round."""
 
 
 class ModeWatch:
@@ -148,19 +147,21 @@ class ModeWatch:
         )
         return self.slow
 
-    def run_round(self, take: Callable[[], RoundT]) -> WatchedRound[RoundT]:
-        """Wait for the fast mode while patience lasts, then take a round and look again.
+    @contextmanager
+    def round(self) -> Iterator[WatchedRound]:
+        """Context of a round: begins in the fast mode while patience lasts, ends with a look.
 
         The look that ends a round also begins the next; call :meth:`look` after a break.
         """
         self._wait_until_fast()
         before_ns, before_slow = self.last_ns, self.slow
         start_ns = self._clock_ns()
-        value = take()
-        slow = self.look() or before_slow
-        if slow:
+        round_ = WatchedRound()
+        yield round_
+        round_.slow = self.look() or before_slow
+        round_.ping_pong_ns = max(before_ns, self.last_ns)
+        if round_.slow:
             self._spend(start_ns)
-        return WatchedRound(value, max(before_ns, self.last_ns), slow)
 
     def _wait_until_fast(self) -> None:
         pause_s = FIRST_PAUSE_S

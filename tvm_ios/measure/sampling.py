@@ -9,16 +9,25 @@ another way to do the same is faster, is sampled once if it is long, else three 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_error
 from tvm_ios.support.whole_number import require_whole_fields
 
-__all__ = ["HOPELESS", "Cell", "MeasureOptions", "TimedRuns", "sample", "timed_sample"]
+__all__ = [
+    "HOPELESS",
+    "Cell",
+    "MeasureOptions",
+    "TimedRuns",
+    "explained",
+    "sample",
+    "timed_sample",
+]
 
 TimedRuns = Callable[[int], int]
 """Function from a number of back-to-back runs to their nanoseconds."""
@@ -101,6 +110,8 @@ class Cell:
     time_ns: TimedRuns
     number: int
     """Number of runs in the next sample."""
+    failure: str = "the runs cannot be timed"
+    """Begin of the message where timing fails: what, and where."""
     fast_ns: list[float] = field(default_factory=list)
     """Nanoseconds of a run, one entry for each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
@@ -159,6 +170,17 @@ def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
     return near and median_error(run_ns) <= tolerance
 
 
+@contextmanager
+def explained(failure: str) -> Iterator[None]:
+    """Context that turns errors of what is timed into errors that say where they are from."""
+    try:
+        yield
+    except LostSessionError:  # it names the device, and whoever waits for that begins again
+        raise
+    except Exception as error:
+        raise CostError(f"{failure}: {type(error).__name__}: {error}") from error
+
+
 def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:
     """Measure cells in interleaved rounds until all are settled; return the dropped rounds.
 
@@ -166,22 +188,27 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
     """
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:
-        warmed_ns = _warm_up(cell, options.warmup)
-        # Runs that are long enough each need no trial of how many make a sample.
-        if warmed_ns * cell.number < shortest_ns:
-            timed_sample(cell, shortest_ns)
+        with explained(cell.failure):
+            warmed_ns = _warm_up(cell, options.warmup)
+            # Runs that are long enough each need no trial of how many make a sample.
+            if warmed_ns * cell.number < shortest_ns:
+                timed_sample(cell, shortest_ns)
         if warmed_ns >= LONG_SAMPLE_NS:
             cell.warming_ns = warmed_ns
     dropped = 0
     watch.look()
     while pending := [cell for cell in cells if not cell.settled(options)]:
         patient = watch.patient
-        round_ = watch.run_round(lambda: [timed_sample(cell, shortest_ns) for cell in pending])
+        run_ns: list[float] = []
+        with watch.round() as round_:
+            for cell in pending:
+                with explained(cell.failure):
+                    run_ns.append(timed_sample(cell, shortest_ns))
         if round_.slow and patient:
             dropped += 1
             continue
-        for cell, run_ns in zip(pending, round_.value, strict=True):
-            (cell.slow_ns if round_.slow else cell.fast_ns).append(run_ns)
+        for cell, taken_ns in zip(pending, run_ns, strict=True):
+            (cell.slow_ns if round_.slow else cell.fast_ns).append(taken_ns)
     return dropped
 
 
@@ -204,6 +231,8 @@ def timed_sample(cell: Cell, shortest_ns: float) -> float:
     """
     while True:
         elapsed_ns = cell.time_ns(cell.number)
+        if elapsed_ns < 0:
+            raise ValueError(f"{cell.number} runs took {elapsed_ns} ns; the clock went back")
         if elapsed_ns >= shortest_ns or cell.number >= MOST_RUNS:
             run_ns = elapsed_ns / cell.number
             if elapsed_ns > LONGEST_SAMPLE * shortest_ns:

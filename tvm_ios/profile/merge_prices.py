@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.protocol import CostModel
+from tvm_ios.cost.measured import MeasuredStages
 from tvm_ios.plan.merge_effects import MergeEffects
 from tvm_ios.profile.kernel_variant import Bytes, VariantGraph, with_slices, with_variants
 from tvm_ios.profile.merge_surroundings import MergeSurroundings
@@ -39,7 +39,7 @@ class MergePrices:
     """
 
     def __init__(
-        self, built: BuiltModel, measured: CostModel, able: Mapping[str, Collection[int]]
+        self, built: BuiltModel, measured: MeasuredStages, able: Mapping[str, Collection[int]]
     ) -> None:
         self._built = built
         self._measured = measured
@@ -96,7 +96,8 @@ class MergePrices:
     def _price_alone(
         self, graph: VariantGraph, copied: tuple[int, ...], stages: Sequence[Stage]
     ) -> dict[Stage, int]:
-        prices_ns = self._measured.price(with_slices(graph, copied), stages)
+        sliced = with_slices(graph, copied)
+        prices_ns = self._measured.price([[(sliced, stage)] for stage in stages])
         return dict(zip(stages, prices_ns, strict=True))
 
     def _can_compute(self, library: str, stage: Stage) -> bool:
@@ -113,7 +114,7 @@ class MergePrices:
 
     def _kernels_ns(self, graph: VariantGraph, operators: Iterable[int]) -> int:
         """Price of operators in nanoseconds, each run by itself; views cost nothing."""
-        return sum(self._measured.price(graph, [Stage(((index,),)) for index in operators]))
+        return sum(self._measured.price([[(graph, Stage(((index,),)))] for index in operators]))
 
     def _apart(self, graph: VariantGraph, operators: Collection[int]) -> VariantGraph:
         """Graph with kernels for some operators in place of views."""

@@ -20,7 +20,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
-from tvm_ios.cost.measured import MeasureCounters, MeasuredCostModel, MeasureOptions
+from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.targets import local_device
@@ -87,16 +87,16 @@ class KernelPrices:
         compute in their place, with their calls."""
         self.choices = KnownChoices(database, context)
         """Choices that were made before under the conditions of these prices."""
-        self._measured = MeasuredCostModel(
+        self._measured = MeasuredStages(
             runner,
             context,
             options=options,
             database=database,
-            on_batch=on_batch,
             patience=runner.session.patience,
         )
+        self._on_batch = on_batch
         self._merges = MergePrices(runner.built, self._measured, able)
-        self.ways = WayPrices(runner, self._whole, self._measured)
+        self.ways = WayPrices(runner, self._whole, self._measured, on_batch)
         """Prices of single operators by each way to compute them."""
 
     @property
@@ -217,9 +217,9 @@ class KernelPrices:
             )
         parts = {stage: self._measured_as(stage) for stage in stages if not stage.is_merge}
         measured = list(dict.fromkeys(chain.from_iterable(parts.values())))
-        measured_ns = dict(
-            zip(measured, self._measured.price(self._kernels.chosen, measured), strict=True)
-        )
+        asked = [[(self._kernels.chosen, part)] for part in measured]
+        priced_ns = self._measured.price(asked, on_batch=self._on_batch)
+        measured_ns = dict(zip(measured, priced_ns, strict=True))
         long_ns = self._long_ns()
         prices = {
             stage: self._in_network_ns(stage, sum(map(measured_ns.__getitem__, row)), long_ns)

@@ -24,7 +24,7 @@ from tvm_ios.profile.kernel_variant import Bytes, KernelVariant, variants_of
 from tvm_ios.profile.library_kernels import LibraryKernels, LibraryWay
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
-from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = ["RelayStageRunner"]
 
@@ -40,7 +40,7 @@ class _Merged:
 
 
 class RelayStageRunner:
-    """Native runner of any stage of a built module; a StageRunner for the measured cost model.
+    """Native runner of any stage of a built module; a StageRunner for measured prices.
 
     A context manager: leaving it stops the lanes. Facts that operator libraries found out before
     come from the database.
@@ -99,7 +99,7 @@ class RelayStageRunner:
             self.notes = (*self.session.notes(), *self._native.notes())
         self._native.close()
 
-    def prepare(self, graph: OperatorGraph, stage: Stage) -> Any:
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> PreparedStage:
         """Make a stage ready to run; a merge stage may have to be compiled first."""
         costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
         copies = self._rates.copies(sum(costs_ns))
@@ -118,10 +118,6 @@ class RelayStageRunner:
         nothing_read: list[dict[int, int]] = [{} for _ in groups]
         homes = assign_lanes([(0, 0)] * len(groups), costs_ns, nothing_read, lanes=self.lanes)
         return self._native.prepare(groups, unsplit=unsplit, homes=homes, copies=copies)
-
-    def time_ns(self, handle: Any, number: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs."""
-        return self._native.time_ns(handle, number)
 
     def ping_pong_ns(self) -> float:
         """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""

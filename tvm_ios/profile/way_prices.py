@@ -5,12 +5,12 @@ Since the fastest way is chosen, all ways of an operator are priced next to each
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.measured import MeasuredCostModel
+from tvm_ios.cost.measured import MeasureCounters, MeasuredStages
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, by_library, without_help
 from tvm_ios.profile.stage_kernels import RelayStageRunner
@@ -55,11 +55,16 @@ class WayPrices:
     """Prices of the operators of one built module in each way; ``whole`` has TVM's own kernels."""
 
     def __init__(
-        self, runner: RelayStageRunner, whole: VariantGraph, measured: MeasuredCostModel
+        self,
+        runner: RelayStageRunner,
+        whole: VariantGraph,
+        measured: MeasuredStages,
+        on_batch: Callable[[MeasureCounters], None] | None = None,
     ) -> None:
         self._runner = runner
         self._whole = whole
         self._measured = measured
+        self._on_batch = on_batch
         self._ways: dict[str | None, dict[int, PricedWay]] = {}
         """Prices with own kernels (None) and with each library, by operator."""
 
@@ -138,8 +143,9 @@ class WayPrices:
             for index in operators
             for ways in questions
         ]
-        prices_ns = self._measured.price_ways(
-            [[(graph, Stage(((index,),))) for _, graph, index in each] for each in asked]
+        prices_ns = self._measured.price(
+            [[(graph, Stage(((index,),))) for _, graph, index in each] for each in asked],
+            on_batch=self._on_batch,
         )
         flat = chain.from_iterable(asked)
         return {(by, i): ns for (by, _, i), ns in zip(flat, prices_ns, strict=True)}
@@ -148,25 +154,26 @@ class WayPrices:
         self, graph: VariantGraph, operators: Sequence[int], hopeful: Sequence[int]
     ) -> dict[int, PricedWay]:
         """Prices of operators with a graph's kernels: with help if any, some without, too."""
-        stages = [Stage(((index,),)) for index in operators]
-        helped_ns = self._measured.price(graph, stages)
+        singles = [[(graph, Stage(((index,),)))] for index in operators]
+        helped_ns = self._measured.price(singles, on_batch=self._on_batch)
         if not self._runner.idle_lanes_help:
             return {
                 index: PricedWay(price_ns=price_ns, alone_ns=price_ns, whole=False)
                 for index, price_ns in zip(operators, helped_ns, strict=True)
             }
-        stages = [Stage(((index,),)) for index in hopeful]
-        measured_ns = self._measured.price(without_help(graph, operators), stages)
+        alone = without_help(graph, operators)
+        singles = [[(alone, Stage(((index,),)))] for index in hopeful]
+        measured_ns = self._measured.price(singles, on_batch=self._on_batch)
         alone_ns = dict(zip(hopeful, measured_ns, strict=True))
         # The best of a few, and never the slow mode's: the choice must not depend on the moment.
         hop_ns = min(SLOWEST_HOP_NS, *(self._runner.ping_pong_ns() for _ in range(5)))
         fetch_ns = hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
         found = {}
         for index, helped in zip(operators, helped_ns, strict=True):
-            alone = alone_ns.get(index, self._runner.lanes * helped)
+            one_lane_ns = alone_ns.get(index, self._runner.lanes * helped)
             moved_bytes = min(graph.operators[index].memory_bytes / 2, MOST_BYTES_MOVED)
-            whole = is_short(alone) and alone - helped <= moved_bytes * fetch_ns
+            whole = is_short(one_lane_ns) and one_lane_ns - helped <= moved_bytes * fetch_ns
             found[index] = PricedWay(
-                price_ns=alone if whole else helped, alone_ns=alone, whole=whole
+                price_ns=one_lane_ns if whole else helped, alone_ns=one_lane_ns, whole=whole
             )
         return found

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.core.schedule import InterOpSchedule, Strategy
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
 from tvm_ios.profile.prices import KernelPrices, open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report import draw_schedule
+from tvm_ios.runtime.libraries.stage_libraries import PreparedStage
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
@@ -33,10 +35,15 @@ class _TimedStageRunner(RelayStageRunner):
 
     busy_ns = 0
 
-    def time_ns(self, handle: Any, number: int) -> int:
-        elapsed_ns = super().time_ns(handle, number)
-        self.busy_ns += elapsed_ns
-        return elapsed_ns
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> PreparedStage:
+        made = super().prepare(graph, stage)
+
+        def time_ns(number: int) -> int:
+            elapsed_ns = made.time_ns(number)
+            self.busy_ns += elapsed_ns
+            return elapsed_ns
+
+        return PreparedStage(time_ns, made.operators)
 
 
 def search(place: Workplace, step: Step) -> dict[str, Any]:

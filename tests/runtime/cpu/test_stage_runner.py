@@ -31,7 +31,7 @@ def test_any_stage_of_a_library_takes_time(runner, library, exported):
     whole = runner.prepare([[(library, index) for index in range(count)]])
     beside = runner.prepare([[(library, index)] for index in range(count)])
     for handle in (whole, beside):
-        assert runner.time_ns(handle, 3) > 0
+        assert handle.time_ns(3) > 0
 
 
 def test_dropped_operators_cost_nothing(runner, build_random, tmp_path):
@@ -46,7 +46,7 @@ def test_dropped_operators_cost_nothing(runner, build_random, tmp_path):
 
 
 def test_an_empty_stage_can_be_timed(runner):
-    assert runner.time_ns(runner.prepare([]), 10) == 0
+    assert runner.prepare([]).time_ns(10) == 0
 
 
 def test_two_libraries_share_a_stage(runner, library, exported):
@@ -56,7 +56,7 @@ def test_two_libraries_share_a_stage(runner, library, exported):
     )
     assert second != library
     handle = runner.prepare([[(library, 0)], [(second, 0), (second, 1)]])
-    assert runner.time_ns(handle, 2) > 0
+    assert handle.time_ns(2) > 0
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_closed_runner_says_so(exported):
     assert closed.ping_pong_ns() == 0
     closed.close()
     with pytest.raises(CostError, match="closed"):
-        closed.time_ns(handle, 1)
+        handle.time_ns(1)
 
 
 def test_a_library_is_exported_for_its_first_stage_and_only_once(exported):
@@ -99,6 +99,6 @@ def test_a_library_is_exported_for_its_first_stage_and_only_once(exported):
     assert not runner.needs_no_kernel(library, 0)
     assert exports == []
     for index in (0, 1):
-        assert runner.time_ns(runner.prepare([[(library, index)]]), 1) > 0
+        assert runner.prepare([[(library, index)]]).time_ns(1) > 0
     assert exports == [path]
     runner.close()

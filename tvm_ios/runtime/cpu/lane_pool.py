@@ -77,7 +77,7 @@ def _close_pools() -> None:
         pool.close()
 
 
-class LaunchFailedError(Exception):
+class LaunchFailedError(ExecutionError):
     """Error of a kernel; `position` is the number of its launch in program order."""
 
     def __init__(self, position: int, text: str) -> None:

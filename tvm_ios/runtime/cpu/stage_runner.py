@@ -28,7 +28,7 @@ from tvm_ios.runtime.libraries.open_libraries import (
     host_lane,
     kernels_of,
 )
-from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = [
     "Launches",
@@ -104,23 +104,37 @@ class StageLanes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StageProgram:
-    """A prepared stage; freed when the last reference goes."""
+_Reason = Callable[[str], ExecutionError | None]
+"""Function from a place in words to the error of the operator library there; None without one."""
 
-    program: Any
-    """The handle that the lanes gave."""
-    operators: tuple[str, ...]
-    """Names of the operators of one copy, by launch position."""
-    copies: int
-    """Number of times that the program holds the stage."""
-    reasons: tuple[Callable[[str], ExecutionError | None], ...] = ()
-    """Functions, one a launch, from a place in words to the error of its operator library, or
-    None."""
+
+class StageProgram(PreparedStage):
+    """A stage as a program of lanes, with a function for each launch that says why it failed."""
+
+    def __init__(
+        self,
+        run_ns: Callable[[int], int],
+        operators: Sequence[str],
+        reasons: Sequence[_Reason],
+        *,
+        copies: int,
+    ) -> None:
+        super().__init__(run_ns, operators, copies=copies)
+        self._reasons = tuple(reasons)
+
+    def _told(self, error: ExecutionError) -> str:
+        """What went wrong, in words, with the operator that failed."""
+        if not isinstance(error, LaunchFailedError):
+            return super()._told(error)
+        # Positions go on from one copy of the stage to the next.
+        position = error.position % len(self.operators)
+        where = f"operator {self.operators[position]!r} failed while its stage was priced"
+        of_library = self._reasons[position](where)
+        return f"{where}: {error.text.strip()}" if of_library is None else str(of_library)
 
 
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
-    """Runs stages of built libraries on lanes, to measure them; closes the lanes with itself."""
+    """Maker of stages of built libraries on lanes; closes the lanes with itself."""
 
     def __init__(self, pool: StageLanes) -> None:
         super().__init__()
@@ -146,7 +160,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         """
         rows: list[list[int]] = []
         names: list[str] = []
-        reasons: list[Callable[[str], ExecutionError | None]] = []
+        reasons: list[_Reason] = []
         lanes: list[int] = []
         for place, group in enumerate(groups):
             row = []
@@ -173,7 +187,8 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             ],
             homes=[lane + (copy if count > 1 else 0) for copy in copied for lane in lanes],
         )
-        return StageProgram(program, tuple(names), len(copied), tuple(reasons))
+        timed = partial(self._pool.time_ns, program)
+        return StageProgram(timed, names, reasons, copies=len(copied))
 
     def ping_pong_ns(self) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
@@ -198,18 +213,6 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             return loaded.extend(plan, libraries)
         except ExecutionError as error:
             raise CostError(f"stages cannot be priced: {error}") from error
-
-    def _run_ns(self, handle: StageProgram, runs: int) -> int:
-        try:
-            return self._pool.time_ns(handle.program, runs)
-        except LaunchFailedError as failure:
-            # Positions go on from one copy of the stage to the next.
-            position = failure.position % len(handle.operators)
-            where = f"operator {handle.operators[position]!r} failed while its stage was priced"
-            of_library = handle.reasons[position](where)
-            raise CostError(
-                f"{where}: {failure.text.strip()}" if of_library is None else str(of_library)
-            ) from failure
 
 
 class LocalStageLanes(LanePool):

@@ -30,7 +30,7 @@ from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
-from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
+from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
 
@@ -48,22 +48,18 @@ class _OnGpu:
     """Operator libraries that compute some of its launches."""
 
 
-class CudaStage:
-    """A prepared stage; what it holds on the GPU is freed when the last reference goes."""
+class CudaStage(PreparedStage):
+    """A stage as a CUDA graph; what it holds on the GPU is freed when the last reference goes."""
 
-    def __init__(self, executor: CudaGraphExecutor | None, copies: int) -> None:
-        self.executor = executor
-        """Executor of the stage; None where no operator of the stage needs a kernel."""
-        self.copies = copies
-        """Number of times that the graph holds the stage."""
-        launches = () if executor is None else executor.plan.launches
-        self.operators = tuple(launch.operator for launch in launches[: len(launches) // copies])
-        """Names of the launched operators of one copy."""
-        self.close = weakref.finalize(self, _nothing if executor is None else executor.close)
+    def __init__(self, executor: CudaGraphExecutor, copies: int) -> None:
+        launches = executor.plan.launches
+        operators = [launch.operator for launch in launches[: len(launches) // copies]]
+        super().__init__(executor.time_ns, operators, copies=copies)
+        self.close = weakref.finalize(self, executor.close)
 
 
 class CudaStageRunner(LibraryStageRunner[_OnGpu]):
-    """Runner of stages of built libraries on a GPU, to measure them.
+    """Maker of stages of built libraries on a GPU, to measure them.
 
     A stage has at most ``streams`` streams; the device has to outlive the runner.
     """
@@ -88,7 +84,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         unsplit: Collection[tuple[int, int]] = (),  # noqa: ARG002 - a GPU has no idle lanes
         homes: Sequence[int] | None = None,
         copies: int = 1,
-    ) -> CudaStage:
+    ) -> PreparedStage:
         """Make a stage ready as a CUDA graph; `unsplit` is not read.
 
         A stage has operators of one library, under any of its numbers.
@@ -107,7 +103,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
                 rows.append(row)
                 lanes.append((len(lanes) if homes is None else homes[place]) % self.lanes)
         if not rows:
-            return CudaStage(None, 1)
+            return PreparedStage(lambda _runs: 0, ())
         # The launches of further numbers begin with those of the first, and are the same for all.
         library = max(used.values(), key=lambda library: len(library.plan.launches))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
@@ -147,9 +143,6 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     def _with_calls(self, loaded: _OnGpu, plan: ExecutionPlan, libraries: OpenLibraries) -> _OnGpu:
         del plan  # its calls are prepared with each stage
         return replace(loaded, libraries=libraries)
-
-    def _run_ns(self, handle: CudaStage, runs: int) -> int:
-        return 0 if handle.executor is None else handle.executor.time_ns(runs)
 
     def _captured(self, plan: ExecutionPlan, loaded: _OnGpu, copies: int) -> CudaStage:
         streams = CudaStreamExecutor(
@@ -221,7 +214,3 @@ def _fill(memory: CudaMemory, params: Collection[str]) -> None:
         if entry.name not in params:
             tensor = plan.tensors[entry.tensor]
             memory.array(entry.tensor).copyfrom(sample_tensor(random, tensor.shape, tensor.dtype))
-
-
-def _nothing() -> None:
-    """Closing function of a stage without kernels."""

@@ -21,7 +21,7 @@ from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
-__all__ = ["LibraryStageRunner", "StageLibrary"]
+__all__ = ["LibraryStageRunner", "PreparedStage", "StageLibrary"]
 
 Loaded = TypeVar("Loaded")
 
@@ -38,8 +38,41 @@ class StageLibrary(Generic[Loaded]):
     num_operators: int
 
 
+class PreparedStage:
+    """A stage that is ready to be timed; what it holds is freed when the last reference goes."""
+
+    def __init__(
+        self, run_ns: Callable[[int], int], operators: Sequence[str], *, copies: int = 1
+    ) -> None:
+        self._run_ns = run_ns
+        self._copies = copies
+        self.operators = tuple(operators)
+        """Names of the operators of one copy that are launched, in order."""
+
+    def time_ns(self, number: int) -> int:
+        """Nanoseconds of ``number`` runs of the stage, including the order between runs.
+
+        Whole numbers of copies are run, and their time is scaled to ``number``.
+
+        Raises
+        ------
+        CostError
+            If a kernel fails, or the runner is closed.
+        """
+        runs = max(1, round(number / self._copies))
+        try:
+            elapsed_ns = self._run_ns(runs)
+        except ExecutionError as error:
+            raise CostError(self._told(error)) from error
+        return round(elapsed_ns * number / (runs * self._copies))
+
+    def _told(self, error: ExecutionError) -> str:
+        """What went wrong, in words."""
+        return f"a stage cannot be priced: {error}"
+
+
 class LibraryStageRunner(ABC, Generic[Loaded]):
-    """Runs stages of built libraries, to measure them."""
+    """Maker of stages of built libraries, to measure them."""
 
     def __init__(self) -> None:
         self._libraries: list[StageLibrary[Loaded]] = []
@@ -117,8 +150,8 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         unsplit: Collection[tuple[int, int]] = (),
         homes: Sequence[int] | None = None,
         copies: int = 1,
-    ) -> Any:
-        """Make a stage of concurrent groups ready; the handle has the names of its operators.
+    ) -> PreparedStage:
+        """Make a stage of concurrent groups ready.
 
         Parameters
         ----------
@@ -140,24 +173,6 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
             stage cannot be run.
         """
 
-    def time_ns(self, handle: Any, number: int) -> int:
-        """Nanoseconds of `number` runs of a stage, including the order between runs.
-
-        Whole numbers of copies are run, and their time is scaled to `number`.
-
-        Raises
-        ------
-        CostError
-            If a kernel fails, or the runner is closed.
-        """
-        copies: int = handle.copies
-        runs = max(1, round(number / copies))
-        try:
-            elapsed_ns = self._run_ns(handle, runs)
-        except ExecutionError as error:
-            raise CostError(f"a stage cannot be priced: {error}") from error
-        return round(elapsed_ns * number / (runs * copies))
-
     @abstractmethod
     def ping_pong_ns(self) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 without lanes."""
@@ -177,10 +192,6 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     @abstractmethod
     def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
         """Loaded kernels and memory, extended to a plan with further launches over them."""
-
-    @abstractmethod
-    def _run_ns(self, handle: Any, runs: int) -> int:
-        """Nanoseconds of the given number of runs of all copies."""
 
     def _kept(self, loaded: Loaded) -> Loaded:
         self._loaded.append(loaded)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import tvm
 from tvm import relay
@@ -136,7 +135,7 @@ def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, Ti
     if runner.lanes > 1 and runner.idle_lanes_help:
         graphs["alone"] = without_help(graph, [place])
     for how, marked in graphs.items():
-        yield how, partial(runner.time_ns, runner.prepare(marked, stage))
+        yield how, runner.prepare(marked, stage).time_ns
 
 
 def _loses(workload: str, comparison: Comparison) -> bool:
