@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
 
+from tests.pricing import LANES, MEASURE
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+
+
+@pytest.fixture(scope="session")
+def branching_built(branching) -> BuiltModel:
+    return build_model(*branching, "llvm", name="branching")
+
+
+@pytest.fixture(scope="module")
+def runner(branching_built: BuiltModel) -> Iterator[RelayStageRunner]:
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
+    ):
+        yield runner
+
+
+@pytest.fixture
+def kernels(runner: RelayStageRunner) -> MeasuredKernels:
+    return MeasuredKernels(runner, options=MEASURE)
 
 
 @pytest.fixture(scope="session")

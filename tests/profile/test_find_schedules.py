@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from tests.pricing import MEASURE, plain_choice
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
-from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile import find_schedules as module
 from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
-
-# A busy machine is no concern of these tests: no waiting for its fast mode, no price flagged.
-CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
-MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 
 
 class ReservingBudget(TimeBudget):
@@ -40,21 +38,18 @@ class ReservingBudget(TimeBudget):
 
 @pytest.mark.slow
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no lane that could help")
-def test_time_is_set_aside_for_the_race_of_the_call(branching, monkeypatch) -> None:
+def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
     """By what a run takes with the help of all lanes, and in as many rounds as it has."""
 
-    def all_split(prices: KernelPrices) -> None:
-        prices.price_operators()
-        prices.keep_whole(())
-
-    monkeypatch.setattr(module, "settle_ways", all_split)
     built = build_model(*branching, "llvm", name="branching")
     budget, compare = ReservingBudget(), CompareOptions(rounds=11, min_repeat_ms=1.0)
     with (
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=2, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
+        kernels = MeasuredKernels(runner, options=MEASURE)
+        choice = measure_operators(kernels).choice()
+        prices = StagePrices(kernels, replace(choice, unsplit=()))
         limits = {"ios": SearchOptions(max_chain_size=1)}
         found = find_schedules(prices, limits, budget=budget, compare=compare)
         singles = [Stage(((index,),)) for index in range(len(built.graph))]
@@ -75,7 +70,7 @@ def test_next_to_nothing_is_not_worth_a_race(
     sequential_ns = len(built.graph) * single_ns
     _, pair, *_ = (stage for stage in greedy_schedule(built.graph).stages if len(stage.groups) > 1)
 
-    def price(_: KernelPrices, _graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
+    def price(_: StagePrices, _graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
         gain_ns = round(sequential_ns * gain_percent / 100)
         return [
             single_ns * len(stage.operators)
@@ -85,19 +80,19 @@ def test_next_to_nothing_is_not_worth_a_race(
 
     begun = []
 
-    def fastest_list(_: KernelPrices, start: InterOpSchedule, **_options) -> InterOpSchedule:
+    def fastest_list(_: StagePrices, start: InterOpSchedule, **_options) -> InterOpSchedule:
         begun.append(start)
         return start
 
-    monkeypatch.setattr(KernelPrices, "price", price)
-    monkeypatch.setattr(module, "settle_ways", lambda _: None)
+    monkeypatch.setattr(StagePrices, "price", price)
     monkeypatch.setattr(module, "fastest_list", fastest_list)
     limits = SearchOptions(strategies=frozenset({Strategy.CONCURRENT}), max_chain_size=1)
     with (
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
+        kernels = MeasuredKernels(runner, options=MEASURE)
+        prices = StagePrices(kernels, plain_choice(kernels.graph))
         found = find_schedules(prices, {"ios": limits}, lists={"list": "ios"})
     in_order = found.schedules["sequential"]
     schedule, result = found.schedules["ios"], found.searches["ios"]

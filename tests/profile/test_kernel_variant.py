@@ -13,9 +13,8 @@ from tvm_ios.profile.kernel_variant import (
     KernelVariant,
     LibraryKernel,
     by_library,
-    variants_of,
+    unsplit,
     with_variants,
-    without_help,
 )
 
 
@@ -43,7 +42,6 @@ def test_version_algorithm_and_arithmetic_are_in_the_key_and_the_kernel_of_tvm_i
         graph = by_library(whole, "cudnn", {0: name})
         makers = [variant.library for variant in graph.variants]
         assert makers == [LibraryKernel("cudnn", name), None]
-        assert variants_of(whole)[0].library is None
         assert graph.operators[1] == whole.operators[1]
         assert stage_profile_key(whole, Stage(((0,),))) != stage_profile_key(graph, Stage(((0,),)))
         return stage_profile_key(graph, Stage(((0,),)))
@@ -82,9 +80,14 @@ def test_names_are_those_that_older_prices_are_kept_under() -> None:
     assert replace(variant, split=True, library=LibraryKernel("cudnn", "9")).name == "w@cudnn-9"
 
 
-def test_a_graph_without_variants_has_plain_ones() -> None:
-    assert [variant.name for variant in variants_of(PLAIN)] == ["conv2d-a", "conv2d-b"]
-    marked = without_help(PLAIN, [1])
-    assert [variant.split for variant in variants_of(marked)] == [True, False]
-    assert variants_of(without_help(marked, [])) == marked.variants
+def test_operators_are_split_unless_they_are_named() -> None:
+    plain = with_variants(
+        PLAIN, [KernelVariant(workload=each.workload, alone_ns=7) for each in PLAIN.operators]
+    )
+    marked = unsplit(plain, [1])
+    assert [variant.split for variant in marked.variants] == [True, False]
+    assert unsplit(marked, []).variants == plain.variants
     assert [each.name for each in marked.operators] == ["a", "b"]
+    timed = unsplit(plain, [], alone_ns=(3, 4))
+    assert [variant.alone_ns for variant in timed.variants] == [3, 4]
+    assert timed.operators == plain.operators  # no price is stored under a guess

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relay
 
+from tests.pricing import plain_choice
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
@@ -21,9 +22,10 @@ from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
-from tvm_ios.profile.kernel_variant import with_slices, without_help
+from tvm_ios.profile.kernel_variant import KernelVariant, with_slices, with_variants
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.merge_surroundings import MergeSurroundings
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -215,7 +217,8 @@ def test_prices_add_up_to_what_is_launched(network, merged):
         LocalCpu().open() as session,
         CountedRunner(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=options)
+        kernels = MeasuredKernels(runner, options=options)
+        prices = StagePrices(kernels, plain_choice(kernels.graph))
         costs = prices.price(prices.graph, schedule.stages)
         floors = prices.floors(prices.graph, schedule.stages, costs)
     launched = lower_schedule(built, schedule, lanes=1).plan.launches
@@ -296,7 +299,10 @@ def test_what_could_be_a_merged_convolution():
 
 
 def test_the_slices_are_in_the_name_of_a_merge():
-    graph = without_help(built_network(Network()).graph, ())
+    plain = built_network(Network()).graph
+    graph = with_variants(
+        plain, [KernelVariant(workload=each.workload) for each in plain.operators]
+    )
     marked = with_slices(graph, {1})
     changed = [variant.copied for variant in marked.variants]
     assert changed == [index == 1 for index in range(len(graph))]

@@ -25,18 +25,20 @@ def _quick():
 def priced(network_name, database_folder):
     """Stages of a network: what each costs, and how many kernels its longest group has."""
     from tvm_ios.core.schedule import Stage, Strategy
-    from tvm_ios.profile.prices import measured_cost_model
+    from tvm_ios.profile.measured_kernels import measured_kernels
+    from tvm_ios.profile.operator_measuring import measure_operators
+    from tvm_ios.profile.prices import StagePrices
     from tvm_ios.relay import prepare
     from tvm_ios.search.baselines import greedy_schedule
 
     _without_device_code()
     prepared = prepare(*network(network_name), TARGET)
     rows, merged = [], []
-    with measured_cost_model(
+    with measured_kernels(
         prepared, lanes=4, database=f"{database_folder}/prices.sqlite", options=_quick()
-    ) as prices:
-        prices.price_operators()
-        alone_ns = prices.operator_ns
+    ) as kernels:
+        prices = StagePrices(kernels, measure_operators(kernels).choice())
+        alone_ns = prices.alone_ns
         stages = [s for s in greedy_schedule(prices.graph).stages if len(s.groups) <= 4]
         stages += [Stage((group,)) for stage in stages for group in stage.groups]
         for stage, price in zip(stages, prices.price(prices.graph, stages), strict=True):
@@ -46,7 +48,7 @@ def priced(network_name, database_folder):
         if len(members) > 1:
             stage = Stage(tuple((index,) for index in members), Strategy.MERGE)
             merged = list(prices.price(prices.graph, [stage]))
-        counters = prices.counters
+        counters = kernels.counters
     calls = record()
     return {
         "rows": rows,

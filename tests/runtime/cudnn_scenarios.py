@@ -323,7 +323,9 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.devices.targets import local_device
-    from tvm_ios.profile.prices import KernelPrices
+    from tvm_ios.profile.measured_kernels import MeasuredKernels
+    from tvm_ios.profile.operator_measuring import measure_operators
+    from tvm_ios.profile.prices import StagePrices
     from tvm_ios.profile.stage_kernels import RelayStageRunner
     from tvm_ios.runtime.libraries.known import cudnn_library
     from tvm_ios.search.baselines import sequential_schedule
@@ -338,8 +340,8 @@ def cudnn_merged(network_name, database_folder):
             local_device(ours.prepared.target).open() as session,
             RelayStageRunner(ours, lanes=2, session=session, database=database) as runner,
         ):
-            prices = KernelPrices(runner, database=database, options=quick())
-            prices.price_operators()
+            kernels = MeasuredKernels(runner, database=database, options=quick())
+            prices = StagePrices(kernels, measure_operators(kernels).choice())
             members = mergeable(prices.graph)
             stages = [Stage(tuple((i,) for i in members), Strategy.MERGE)]
             stages += [Stage(tuple((i,) for i in members))]
@@ -352,7 +354,7 @@ def cudnn_merged(network_name, database_folder):
             plan = lower_schedule(ours, merged, lanes=2).plan
             seen[name] = {
                 "priced": priced,
-                "alone": [prices.operator_ns[i] for i in members],
+                "alone": [prices.alone_ns[i] for i in members],
                 "members": list(members),
                 "chosen": None if merged.libraries is None else list(merged.by_library("cudnn")),
                 "by": [a.operator for a in plan.launches if a.call is not None],

@@ -18,11 +18,13 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import least_rounds
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
 from tvm_ios.profile.last_race import RaceEnd, Racer, known_end, race_identity, raced_end
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for, looks_s, race_s, round_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.traced_runs import RUNS_FOR_TRACES, traced_runs
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
@@ -48,7 +50,7 @@ class ScheduledBuild:
     """A build with its schedules, to be compiled for the race."""
 
     built: BuiltModel
-    prices: KernelPrices
+    prices: StagePrices
     found: FoundSchedules
     racers: Mapping[Contestant, Racer]
 
@@ -70,12 +72,10 @@ class Steps:
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
         ):
-            prices = KernelPrices(
-                runner,
-                database=self.call.database,
-                options=self.call.measure,
-                on_batch=lambda counters: self._tell_of_operators(prices, counters),
+            kernels = MeasuredKernels(
+                runner, database=self.call.database, options=self.call.measure
             )
+            prices = settled_prices(kernels, on_batch=self._tell_of_operators)
             limits = {Contestant.IOS.value: self.search}
             lists = {Contestant.IOS_LIST.value: Contestant.IOS.value}
             found = find_schedules(
@@ -90,7 +90,7 @@ class Steps:
                 name: () if name == Contestant.OWN_KERNELS.value else prices.known_ns(schedule)
                 for name, schedule in found.schedules.items()
             }
-        told = prices.counters
+        told = kernels.counters
         _LOG.info("prices: %d measured, %d known", told.priced, told.from_database)
         distinct = found.without_repetitions()
         alike = [name for name in found.schedules if name not in distinct]
@@ -109,10 +109,9 @@ class Steps:
         }
         return ScheduledBuild(built=built, prices=prices, found=found, racers=racers)
 
-    def _tell_of_operators(self, prices: KernelPrices, counters: MeasureCounters) -> None:
+    def _tell_of_operators(self, counters: MeasureCounters) -> None:
         """Report on priced operators, before the search reports on stages."""
-        if not prices.operator_ns:
-            self.call.clock.say(f"operators, {counters.priced} ways of them measured")
+        self.call.clock.say(f"operators, {counters.priced} ways of them measured")
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compiled contestants, with the records in force; later calls return the same models."""

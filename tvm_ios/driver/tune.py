@@ -29,8 +29,7 @@ from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.last_race import Racer
-from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import open_database
+from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.slow_products import slow_products
@@ -278,8 +277,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
         arena_bytes=model.plan.arena_bytes,
         records=records,
         coverage=main.built.extraction.coverage.as_text(),
-        measured=main.prices.counters.priced,
-        from_database=main.prices.counters.from_database,
+        measured=main.prices.kernels.counters.priced,
+        from_database=main.prices.kernels.counters.from_database,
         search=main.found.searches[Contestant.IOS.value],
         remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
@@ -292,8 +291,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
             *main.found.notes,
             *main.prices.notes,
             *(
-                slow_products(main.prices.graph, main.prices.operator_ns)
-                if main.prices.runner.idle_lanes_help
+                slow_products(main.prices.graph, main.prices.alone_ns)
+                if main.prices.kernels.runner.idle_lanes_help
                 else ()
             ),
             *end.comparison.notes,

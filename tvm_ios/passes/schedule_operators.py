@@ -27,8 +27,8 @@ from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.list_choice import list_from
-from tvm_ios.profile.prices import measured_cost_model
-from tvm_ios.profile.way_choice import settle_ways
+from tvm_ios.profile.measured_kernels import measured_kernels
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule
@@ -115,11 +115,11 @@ class ScheduleOperators:
             if scheduler is Scheduler.LIST:
                 return self._list(extraction.graph, self.cost_model)
             return search_ios(extraction.graph, self.cost_model, self._limits()).schedule
-        with measured_cost_model(prepared, lanes=self.lanes, database=self.database) as prices:
+        with measured_kernels(prepared, lanes=self.lanes, database=self.database) as kernels:
+            prices = settled_prices(kernels)
             if scheduler is Scheduler.LIST:
-                settle_ways(prices)
                 in_order = sequential_schedule(prices.graph)
-                return prices.annotate(list_from(prices, in_order, lanes=prices.runner.lanes))
+                return prices.annotate(list_from(prices, in_order, lanes=kernels.runner.lanes))
             found = find_schedules(prices, {scheduler.value: self._limits()})
             return found.schedules[scheduler.value]
 

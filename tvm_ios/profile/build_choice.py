@@ -29,12 +29,12 @@ from tvm_ios.profile.build_candidates import (
     all_candidates,
     changes_for,
 )
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.operator_measuring import LONG_FLOPS
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.way_choice import settle_ways
-from tvm_ios.profile.way_prices import LONG_FLOPS
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
@@ -80,11 +80,7 @@ def without_search(
         return orders
     database = call.database
     with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
-        prices = KernelPrices(runner, database=database, options=call.measure)
-        try:
-            settle_ways(prices)
-        finally:
-            prices.save()
+        prices = settled_prices(MeasuredKernels(runner, database=database, options=call.measure))
         return [prices.annotate(order) for order in orders]
 
 

@@ -1,14 +1,12 @@
 """Searches of schedules with measured prices, which ``tune``, comparisons and the pass share.
 
-Operators are priced first. Then whole networks decide which of them idle lanes help with. Then the
-search asks for prices of stages.
+Operators were priced before, and their makers chosen. The search asks for prices of stages.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -16,9 +14,9 @@ from tvm_ios.compile.lower import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.operator_prices import TVM
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
-from tvm_ios.profile.way_choice import settle_ways
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -27,7 +25,7 @@ from tvm_ios.search.result import SearchProgress, SearchResult
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["FoundSchedules", "find_schedules", "resumable", "search_schedule"]
+__all__ = ["FoundSchedules", "find_schedules", "search_schedule"]
 
 LEAST_GAIN_PERCENT = 1
 """Per cent of gain over sequential order, by prices, below which a schedule gets no race: the best
@@ -72,7 +70,7 @@ class FoundSchedules:
 
 
 def find_schedules(
-    prices: KernelPrices,
+    prices: StagePrices,
     limits: Mapping[str, SearchOptions],
     clock: PhaseClock | None = None,
     budget: TimeBudget | None = None,
@@ -80,7 +78,7 @@ def find_schedules(
     lists: Mapping[str, str] = MappingProxyType({}),
     compare: CompareOptions | None = None,
 ) -> FoundSchedules:
-    """Price a build's operators, settle which of them are split, and search its schedules.
+    """Search the schedules of a build.
 
     After Ctrl-C all prices so far are kept, and a note on the exception says how to go on.
 
@@ -100,8 +98,7 @@ def find_schedules(
     """
     results: dict[str, SearchResult] = {}
     budget = budget or TimeBudget()
-    with resumable(prices):
-        settle_ways(prices)
+    with prices.kernels.resumable():
         singles = [Stage(((index,),)) for index in range(len(prices.graph))]
         sequential_ns = sum(prices.price(prices.graph, singles))
         reserve_s = race_s(sequential_ns, compare or CompareOptions())
@@ -121,15 +118,17 @@ def find_schedules(
         # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
         # stage of the search has groups, which is known to pay.
         start = results[begun].schedule
-        helps, lanes = prices.runner.idle_lanes_help, prices.runner.lanes
+        runner = prices.kernels.runner
+        helps, lanes = runner.idle_lanes_help, runner.lanes
         lanes = lanes if helps else min(lanes, widest_stage(start))
         seeds = LIST_SEEDS if budget.allows(reserve_s) else range(1)
-        with resumable(prices):
+        with prices.kernels.resumable():
             listed = fastest_list(prices, start, lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
             schedules[name] = listed
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
-    if prices.fastest_library and prices.own_ratio <= MOST_OWN:
+    choice = prices.choice
+    if set(choice.makers) != {TVM} and choice.prices.own_ratio <= MOST_OWN:
         # What a network does to caches may favour the kernels that lost alone.
         annotated[Contestant.OWN_KERNELS.value] = replace(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()
@@ -141,24 +140,8 @@ def find_schedules(
     )
 
 
-@contextmanager
-def resumable(prices: KernelPrices) -> Iterator[None]:
-    """Context that saves prices at its end; after Ctrl-C the exception says how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        prices.save()
-        counters = prices.counters
-        interrupt.add_note(
-            f"{counters.priced - counters.unsaved} measured prices are kept in "
-            f"{prices.database_path}; do the same again to go on from there"
-        )
-        raise
-    prices.save()
-
-
 def search_schedule(
-    prices: KernelPrices,
+    prices: StagePrices,
     options: SearchOptions,
     clock: PhaseClock | None = None,
     *,
@@ -171,10 +154,11 @@ def search_schedule(
 
     def report(step: SearchProgress) -> None:
         if clock is not None:
+            counters = prices.kernels.counters
             clock.say(
                 f"block {step.block + 1} of {step.num_blocks}, at least "
-                f"{step.bound_ns / 1e6:.3f} ms, {prices.counters.priced} measured, "
-                f"{prices.counters.from_database} known",
+                f"{step.bound_ns / 1e6:.3f} ms, {counters.priced} measured, "
+                f"{counters.from_database} known",
                 done=step.priced,
                 share=step.block / step.num_blocks,
                 best_ms=step.best_ns / 1e6,

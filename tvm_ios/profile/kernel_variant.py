@@ -12,6 +12,7 @@ from enum import Enum
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.devices.traits import Rates
 
 __all__ = [
     "Bytes",
@@ -19,11 +20,10 @@ __all__ = [
     "LibraryKernel",
     "VariantGraph",
     "by_library",
-    "variants_of",
+    "unsplit",
     "with_kernel_identity",
     "with_slices",
     "with_variants",
-    "without_help",
 ]
 
 
@@ -64,6 +64,9 @@ class KernelVariant:
     """True lets idle lanes help."""
     bytes: Bytes = Bytes.OWN
     """Place of the result."""
+    alone_ns: int = 1
+    """Nanoseconds on one lane, about; decides the lane of its group, and how many copies are timed.
+    No part of the name."""
 
     @property
     def copied(self) -> bool:
@@ -96,15 +99,12 @@ def with_variants(graph: OperatorGraph, variants: Sequence[KernelVariant]) -> Va
     return VariantGraph(graph.name, operators, tuple(variants))
 
 
-def variants_of(graph: OperatorGraph) -> tuple[KernelVariant, ...]:
-    """Variants of a graph; plain ones of its workloads where it has none."""
-    if isinstance(graph, VariantGraph):
-        return graph.variants
-    return tuple(KernelVariant(workload=operator.workload) for operator in graph.operators)
-
-
-def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], bool]) -> VariantGraph:
+def with_kernel_identity(
+    built: BuiltModel, needs_no_kernel: Callable[[int], bool], rates: Rates
+) -> VariantGraph:
     """Graph of a built model, with the code of each kernel; ``needs_no_kernel`` tells views.
+
+    Times on one lane are guessed by the rates of the device.
 
     Tuning records and pass options give one workload different kernels, and whether a concatenation
     needs a kernel depends on its graph. No price may outlive that.
@@ -116,20 +116,27 @@ def with_kernel_identity(built: BuiltModel, needs_no_kernel: Callable[[int], boo
             KernelVariant(
                 workload=operator.workload,
                 code="view" if needs_no_kernel(index) else codes[index],
+                alone_ns=rates.guess_ns(operator),
             )
             for index, operator in enumerate(built.graph.operators)
         ],
     )
 
 
-def without_help(graph: OperatorGraph, operators: Collection[int]) -> VariantGraph:
-    """Graph with some operators on one lane each."""
+def unsplit(
+    graph: VariantGraph, operators: Collection[int], alone_ns: Sequence[int] = ()
+) -> VariantGraph:
+    """Graph with these operators on one lane each, and idle lanes' help for all others.
+
+    Nanoseconds on one lane are those of the graph where omitted.
+    """
     chosen = frozenset(operators)
+    times_ns = alone_ns or [variant.alone_ns for variant in graph.variants]
     return with_variants(
         graph,
         [
-            replace(variant, split=False) if index in chosen else variant
-            for index, variant in enumerate(variants_of(graph))
+            replace(variant, split=index not in chosen, alone_ns=times_ns[index])
+            for index, variant in enumerate(graph.variants)
         ],
     )
 
@@ -142,7 +149,7 @@ def by_library(graph: VariantGraph, library: str, names: Mapping[int, str]) -> V
     return with_variants(
         graph,
         [
-            replace(variant, library=LibraryKernel(library, names[index]), split=True)
+            replace(variant, library=LibraryKernel(library, names[index]))
             if index in names
             else variant
             for index, variant in enumerate(graph.variants)

@@ -8,7 +8,7 @@ from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, race
 from tvm_ios.search.list_schedule import list_schedule
 from tvm_ios.search.list_search import ListOptions
@@ -19,27 +19,27 @@ LIST_SEEDS = range(4)
 
 
 def fastest_list(
-    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
+    prices: StagePrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
 ) -> InterOpSchedule:
     """Fastest of a few lists made from a schedule, which differ in their seeds only.
 
     They are simulated to be equally long, but on lanes some are 4 % faster than others. The
     shortest one is believed on a GPU, and where merges would have to be compiled for each. The seed
-    is stored like a price, as ``settle_ways`` stores its choice.
+    is stored like a price, as ``settled_choice`` stores its choice.
     """
+    kernels, runner = prices.kernels, prices.kernels.runner
     digest = digest_of(prices.annotate(start).to_json())
-    question = f"seed of a list for {lanes} lanes from {digest} with {prices.identity}"
-    known = prices.choices.known(question)
+    question = f"seed of a list for {lanes} lanes from {digest} with {kernels.identity}"
+    known = kernels.choices.known(question)
     numbers = [seed for seed in seeds if known is None or known.kept == str(seed)] or seeds
     lists = {
         seed: prices.annotate(list_from(prices, start, lanes=lanes, seed=seed)) for seed in numbers
     }
     distinct = {(each.stages, each.home_lanes): seed for seed, each in reversed(lists.items())}
     merged = any(stage.is_merge for stage in start.stages)
-    if len(distinct) == 1 or merged or not prices.runner.idle_lanes_help:
+    if len(distinct) == 1 or merged or not runner.idle_lanes_help:
         kept, certain = min(lists, key=lambda seed: lists[seed].latency_ns or 0), True
     else:
-        runner = prices.runner
         models = {
             str(seed): compiled_for(runner.session, runner.built, lists[seed], lanes=runner.lanes)
             for seed in sorted(distinct.values())
@@ -47,22 +47,19 @@ def fastest_list(
         comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
         kept, certain = int(comparison.fastest()), comparison.is_quiet
     if len(numbers) > 1:
-        prices.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
+        kernels.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
     return lists[kept]
 
 
 def list_from(
-    prices: KernelPrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
+    prices: StagePrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
 ) -> InterOpSchedule:
-    """List made from a schedule, with prices of single operators and of its merges.
-
-    The operators must have been priced, as ``settle_ways`` does.
-    """
+    """List made from a schedule, with prices of single operators and of its merges."""
     return list_schedule(
         prices.graph,
         prices.operator_times(start),
         lanes=lanes,
-        hand_over=hand_over_of(prices.runner.built.prepared.target),
+        hand_over=hand_over_of(prices.kernels.runner.built.prepared.target),
         start=start,
         options=ListOptions(seed=seed),
     )

@@ -13,15 +13,17 @@ from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.errors import OptionError
+from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile.prices import open_database, profile_context
+from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["MeasuringCall"]
+__all__ = ["MeasuringCall", "open_database", "profile_context"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +92,26 @@ class MeasuringCall:
     def choices(self, target: tvm.target.Target) -> KnownChoices:
         """Choices between builds that were made with the records in force."""
         return KnownChoices(self.database, self.context(target))
+
+
+def profile_context(
+    target: tvm.target.Target, lanes: int, device: MeasuringDevice
+) -> ProfileContext:
+    """Conditions of all prices of one search, besides the stages."""
+    versions = (*compilers(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
+    return ProfileContext(
+        device=device.name,
+        lanes=lanes,
+        tvm_version=" ".join(versions),
+        kernels=f"{target} {applied_records_digest()}".rstrip(),
+        executor=device.executor_digest,
+    )
+
+
+def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
+    """Readable profile database: the one given, the file given, or the default file."""
+    if not isinstance(database, ProfileDatabase | str | Path | None):
+        raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
+    opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
+    opened.count()
+    return opened

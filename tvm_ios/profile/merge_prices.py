@@ -6,128 +6,124 @@ others need no more: concatenations (see :mod:`tvm_ios.profile.merge_surrounding
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import itemgetter
 
-from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.schedule import Stage
-from tvm_ios.cost.measured import MeasuredStages
+from tvm_ios.cost.measured import Way
 from tvm_ios.plan.merge_effects import MergeEffects
 from tvm_ios.profile.kernel_variant import Bytes, VariantGraph, with_slices, with_variants
-from tvm_ios.profile.merge_surroundings import MergeSurroundings
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.operator_prices import TVM
 
-__all__ = ["KernelChoice", "MergePrices"]
+__all__ = ["MergePrices", "StageTerms"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelChoice:
-    """A graph with each of the kernels that may compute it."""
+class StageTerms:
+    """Terms of the price of one stage."""
 
-    own: VariantGraph
-    """Graph with TVM's own kernels."""
-    libraries: Mapping[str, VariantGraph]
-    """Graph with the calls of each operator library, by the library's key in files."""
-    chosen: VariantGraph
-    """Graph with the fastest kernel of each operator."""
+    rivals: Mapping[str, Way] = field(default_factory=dict)
+    """Ways to run the stage as a whole, by maker, of which the fastest counts."""
+    added: tuple[Way, ...] = ()
+    """Operators that run by themselves, one after another."""
+    removed: tuple[Way, ...] = ()
+    """Operators that need not run because of the stage."""
+    overhead_ns: int = 0
+    """Nanoseconds that the stage costs more in a network than by itself."""
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Ways of all terms, which have to be measured."""
+        return (*self.rivals.values(), *self.added, *self.removed)
+
+    def sum_ns(self, way_ns: Callable[[Way], int]) -> int:
+        """Nanoseconds of the stage, given those of each way; may be below 1."""
+        fastest_ns = min(map(way_ns, self.rivals.values()), default=0)
+        around_ns = sum(map(way_ns, self.added)) - sum(map(way_ns, self.removed))
+        return fastest_ns + around_ns + self.overhead_ns
 
 
 class MergePrices:
-    """Prices of the merge stages of one built module.
+    """Prices of the merge stages of one built module, under one choice of makers.
 
-    ``measured`` prices stages by themselves; ``able`` are the operators that each operator library
-    can compute, by its key in files.
+    ``graphs`` has the kernels of each maker, and ``chosen`` those of each operator's own maker.
     """
 
     def __init__(
-        self, built: BuiltModel, measured: MeasuredStages, able: Mapping[str, Collection[int]]
+        self, kernels: MeasuredKernels, graphs: Mapping[str, VariantGraph], chosen: VariantGraph
     ) -> None:
-        self._built = built
-        self._measured = measured
-        self._able = {library: frozenset(indices) for library, indices in able.items()}
-        self._surroundings = MergeSurroundings(built.kernels.staged)
+        self._kernels = kernels
+        self._graphs = graphs
+        self._chosen = chosen
+        self._able = kernels.runner.library_names
+        self._sliced = cache(lambda maker, copied: with_slices(graphs[maker], copied))
 
-    def price(self, kernels: KernelChoice, stages: Sequence[Stage]) -> dict[Stage, int]:
-        """Nanoseconds that each stage adds to the network, at least 1."""
-        batches: dict[tuple[int, ...], list[Stage]] = {}
-        for stage in stages:
-            batches.setdefault(self._effects(stage).copied, []).append(stage)
-        measured_ns: dict[Stage, int] = {}
-        for copied, batch in batches.items():
-            measured_ns |= self._price_alone(kernels.own, copied, batch)
-            for library, graph in kernels.libraries.items():
-                able = [stage for stage in batch if self._can_compute(library, stage)]
-                for stage, price_ns in self._price_alone(graph, copied, able).items():
-                    measured_ns[stage] = min(measured_ns[stage], price_ns)
-        return {
-            stage: max(1, measured_ns[stage] + self._around_ns(kernels, stage)) for stage in stages
-        }
+    def terms(self, stage: Stage) -> StageTerms:
+        """Terms of the price of a merge stage."""
+        effects = self._effects(stage)
+        apart = effects.added  # rarely any, and naming every operator anew takes long
+        return StageTerms(
+            rivals={
+                maker: (self._sliced(maker, effects.copied), stage)
+                for maker in self._graphs
+                if self._can_compute(maker, stage)
+            },
+            added=_singles(self._apart(apart), apart) if apart else (),
+            removed=_singles(self._chosen, effects.removed),
+        )
 
-    def fastest_library(self, kernels: KernelChoice, stage: Stage) -> str | None:
-        """Operator library that computes a merge stage faster than TVM's kernel and all others.
+    def fastest_maker(self, stage: Stage) -> str:
+        """Maker that computes a merge stage fastest; among equals the first."""
+        rivals = self.terms(stage).rivals
+        if len(rivals) == 1:
+            return TVM
+        return min(zip(self._priced_ns(rivals.values()), rivals, strict=True), key=itemgetter(0))[1]
 
-        None where TVM's kernel is as fast, and for a stage that is no merge.
-        """
-        able = [library for library in kernels.libraries if self._can_compute(library, stage)]
-        if not able:
-            return None
-        copied = self._effects(stage).copied
-        best_ns, best = self._price_alone(kernels.own, copied, [stage])[stage], None
-        for library in able:
-            price_ns = self._price_alone(kernels.libraries[library], copied, [stage])[stage]
-            if price_ns < best_ns:
-                best_ns, best = price_ns, library
-        return best
-
-    def floor_ns(self, kernels: KernelChoice, stage: Stage, price_ns: int) -> int:
+    def floor_ns(self, stage: Stage, price_ns: int) -> int:
         """Floor in nanoseconds: no stage that contains this one costs less; may be below 0.
 
         A merge stage with more members may be a concatenation, or need no copies any more.
         """
         if not stage.is_merge and len(stage.operators) > 1:
             return price_ns  # only merges are cheaper by what is around them
-        wholes = self._surroundings.could_be_whole(stage.operators[0])
+        wholes = self._kernels.surroundings.could_be_whole(stage.operators[0])
+        saved_ns = sum(self._priced_ns(_singles(self._chosen, wholes)))
         if not stage.is_merge:
-            return price_ns - self._kernels_ns(kernels.chosen, wholes)
+            return price_ns - saved_ns
         if wholes and self._effects(stage).copied:
             return 0
-        around_ns = self._around_ns(kernels, stage) + self._kernels_ns(kernels.chosen, wholes)
-        return price_ns - around_ns
+        terms = self.terms(stage)
+        added_ns = sum(self._priced_ns(terms.added)) - sum(self._priced_ns(terms.removed))
+        return price_ns - added_ns - saved_ns
 
-    def _price_alone(
-        self, graph: VariantGraph, copied: tuple[int, ...], stages: Sequence[Stage]
-    ) -> dict[Stage, int]:
-        sliced = with_slices(graph, copied)
-        prices_ns = self._measured.price([[(sliced, stage)] for stage in stages])
-        return dict(zip(stages, prices_ns, strict=True))
+    def _priced_ns(self, ways: Iterable[Way]) -> list[int]:
+        return self._kernels.measured.price([[way] for way in ways])
 
-    def _can_compute(self, library: str, stage: Stage) -> bool:
-        """True if a library can compute a merge: it can if it computes each member."""
-        return stage.is_merge and self._able[library] >= set(stage.operators)
+    def _can_compute(self, maker: str, stage: Stage) -> bool:
+        """True if a maker can compute a merge: it can if it computes each member."""
+        return maker == TVM or set(stage.operators) <= self._able[maker].keys()
 
-    def _around_ns(self, kernels: KernelChoice, stage: Stage) -> int:
-        """Nanoseconds that a merge stage adds to the prices of other operators."""
-        effects = self._effects(stage)
-        added_ns = 0
-        if effects.added:  # rarely, and naming every operator anew takes long
-            added_ns = self._kernels_ns(self._apart(kernels.own, effects.added), effects.added)
-        return added_ns - self._kernels_ns(kernels.chosen, effects.removed)
-
-    def _kernels_ns(self, graph: VariantGraph, operators: Iterable[int]) -> int:
-        """Price of operators in nanoseconds, each run by itself; views cost nothing."""
-        return sum(self._measured.price([[(graph, Stage(((index,),)))] for index in operators]))
-
-    def _apart(self, graph: VariantGraph, operators: Collection[int]) -> VariantGraph:
-        """Graph with kernels for some operators in place of views."""
-        codes = self._built.kernels.staged.kernel_codes
+    def _apart(self, operators: Collection[int]) -> VariantGraph:
+        """Graph with kernels of TVM's for some operators in place of views."""
+        own = self._graphs[TVM]
+        codes = self._kernels.runner.built.kernels.staged.kernel_codes
         return with_variants(
-            graph,
+            own,
             [
-                replace(variant, code=codes[index], library=None, bytes=Bytes.APART)
+                replace(variant, code=codes[index], bytes=Bytes.APART)
                 if index in operators
                 else variant
-                for index, variant in enumerate(graph.variants)
+                for index, variant in enumerate(own.variants)
             ],
         )
 
     def _effects(self, stage: Stage) -> MergeEffects:
-        return self._surroundings.effects([group[0] for group in stage.groups])
+        return self._kernels.surroundings.effects([group[0] for group in stage.groups])
+
+
+def _singles(graph: VariantGraph, operators: Iterable[int]) -> tuple[Way, ...]:
+    """Operators of a graph, each run by itself; views cost nothing."""
+    return tuple((graph, Stage(((index,),))) for index in operators)

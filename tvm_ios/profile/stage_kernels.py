@@ -20,8 +20,15 @@ from tvm_ios.host import cached_libinfo
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lanes import assign_lanes
 from tvm_ios.plan.merge_effects import View
-from tvm_ios.profile.kernel_variant import Bytes, KernelVariant, variants_of
+from tvm_ios.profile.kernel_variant import (
+    Bytes,
+    KernelVariant,
+    VariantGraph,
+    by_library,
+    with_kernel_identity,
+)
 from tvm_ios.profile.library_kernels import LibraryKernels, LibraryWay
+from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
@@ -66,21 +73,24 @@ class RelayStageRunner:
         self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
         """Calls of operator libraries to try in place of kernels."""
         self._ways = self.libraries.add(self._base_library, built.extraction.calls)
+        self.library_names: Mapping[str, Mapping[int, str]] = {
+            library: way.names for library, way in self._ways.items()
+        }
+        """Operators that each library can compute, with the names of their calls, by key."""
         self._rates = session.device.traits.rates
-        self.operator_ns: tuple[int, ...] = tuple(map(self._rates.guess_ns, built.graph.operators))
-        """Nanoseconds of each operator alone on one lane, a guess until it is priced; decides the
-        lane of each group, and how many copies are timed."""
+        own = with_kernel_identity(built, self.needs_no_kernel, self._rates)
+        self.graphs: Mapping[str, VariantGraph] = {
+            TVM: own,
+            **{key: by_library(own, key, names) for key, names in self.library_names.items()},
+        }
+        """Graph with the kernels of each maker: TVM's own, and calls of each operator library in
+        place of those that it can compute."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    @property
-    def library_names(self) -> dict[str, Mapping[int, str]]:
-        """Operators that each library can compute, with the names of their calls, by key."""
-        return {library: way.names for library, way in self._ways.items()}
 
     @property
     def idle_lanes_help(self) -> bool:
@@ -100,10 +110,14 @@ class RelayStageRunner:
         self._native.close()
 
     def prepare(self, graph: OperatorGraph, stage: Stage) -> PreparedStage:
-        """Make a stage ready to run; a merge stage may have to be compiled first."""
-        costs_ns = [sum(self.operator_ns[index] for index in group) for group in stage.groups]
+        """Make a stage ready to run; a merge stage may have to be compiled first.
+
+        The graph is one of :attr:`graphs`, or made from them.
+        """
+        assert isinstance(graph, VariantGraph), "graphs without variants have no kernels"
+        variants = graph.variants
+        costs_ns = [sum(variants[index].alone_ns for index in group) for group in stage.groups]
         copies = self._rates.copies(sum(costs_ns))
-        variants = variants_of(graph)
         if stage.is_merge:
             made = self._merged_library(variants, stage)
             makers = {variants[index].library for index in stage.operators}

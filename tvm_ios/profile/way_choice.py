@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.operator_measuring import SLOWEST_HOP_NS, measure_operators
+from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, race
-from tvm_ios.profile.way_prices import SLOWEST_HOP_NS
-from tvm_ios.profile.ways_in_network import (
-    OperatorWays,
-    ways_by_price,
-    ways_in_network,
-    with_ways,
-)
+from tvm_ios.profile.ways_in_network import ways_in_network, with_choice
 
-__all__ = ["settle_ways"]
+__all__ = [
+    "KnownWays",
+    "clearly_fastest",
+    "distinct_ways",
+    "settled_choice",
+    "settled_prices",
+]
 
 CLEARLY_FASTER = 1.02
 LONG_OPERATOR_NS = 10_000_000
@@ -27,82 +33,107 @@ BUSY = "while the machine was in its slow mode"
 _LOG = logging.getLogger(__name__)
 
 
-def settle_ways(prices: KernelPrices) -> None:
-    """Price the operators; if they are short, let whole networks decide how each is computed.
+def settled_prices(
+    kernels: MeasuredKernels, *, on_batch: Callable[[MeasureCounters], None] | None = None
+) -> StagePrices:
+    """Price the operators, and settle who computes each, and on which lanes.
+
+    ``on_batch`` is called after each measured batch. After Ctrl-C all prices so far are kept, and a
+    note on the exception says how to go on.
+    """
+    with kernels.resumable():
+        prices = measure_operators(kernels, on_batch=on_batch)
+        choice = settled_choice(kernels, prices)
+    told = (f"{maker} {len(choice.made_by(maker))}" for maker in prices.by_maker)
+    _LOG.info("operators by maker: %s; %d stay on one lane", ", ".join(told), len(choice.unsplit))
+    return StagePrices(kernels, choice)
+
+
+def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> OperatorChoice:
+    """Choice by prices; where operators are short, whole networks decide.
 
     Each operator's times in the network choose its kernel or call, and whether idle lanes help.
     Then sequential order is timed in that way, in the way of the prices, with all operators split,
     and with no short ones split. The first is kept unless another one is clearly faster. A choice
     on a quiet machine is stored, and with it the keys of all prices that follow.
     """
-    prices.price_operators()
-    if prices.runner.lanes == 1 or not prices.runner.idle_lanes_help:
-        return
-    if sum(prices.operator_ns) >= LONG_OPERATOR_NS * len(prices.graph):
-        _use(prices, ways_by_price(prices))
-        return
-    question = f"ways of operators in {prices.identity}"
-    # A choice of busy times holds while times are busy: with another one, prices would have other
-    # keys, and all would be measured anew.
-    busy = prices.runner.ping_pong_ns() > SLOWEST_HOP_NS
-    known = _known(prices, question)
-    if known is None and busy:
-        known = _known(prices, f"{question}, {BUSY}")
-    if known is not None:
-        _use(prices, known)
-        return
-    in_network = ways_in_network(prices)
+    runner, by_price = kernels.runner, prices.choice()
+    is_long = sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph)
+    if runner.lanes == 1 or not runner.idle_lanes_help or is_long:
+        return by_price
+    known = KnownWays(kernels.choices, kernels.identity)
+    busy = runner.ping_pong_ns() > SLOWEST_HOP_NS
+    choice = known.choice(prices, busy=busy)
+    if choice is not None:
+        return choice
+    ways = distinct_ways(by_price, ways_in_network(runner, prices))
+    kept = next(iter(ways))
+    if len(ways) > 1:
+        models = {name: with_choice(runner, way) for name, way in ways.items()}
+        comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
+        kept, busy = clearly_fastest(comparison), not comparison.is_quiet
+    known.keep(kept, ways[kept], busy=busy)
+    return ways[kept]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWays:
+    """Choices for some kernels that whole networks made before."""
+
+    choices: KnownChoices
+    identity: str
+    """Text that names the kernels, as :attr:`MeasuredKernels.identity`."""
+
+    def choice(self, prices: OperatorPrices, *, busy: bool) -> OperatorChoice | None:
+        """Choice of an earlier call; None without one, or where it does not fit these prices.
+
+        A choice of busy times holds while times are busy: with another one, prices would have other
+        keys, and all would be measured anew.
+        """
+        for of_busy_times in (False, True) if busy else (False,):
+            known = self.choices.known(self._question(busy=of_busy_times))
+            if known is not None:
+                choice = OperatorChoice.of_rows(prices, known.libraries, known.operators)
+                if choice is not None:
+                    return choice
+        return None
+
+    def keep(self, kept: str, choice: OperatorChoice, *, busy: bool) -> None:
+        """Store a choice and its title."""
+        libraries = [maker for maker in choice.prices.by_maker if maker != TVM]
+        self.choices.keep(
+            self._question(busy=busy),
+            BuildChoice(
+                kept=kept,
+                notes=(),
+                certain=True,
+                operators=choice.unsplit,
+                libraries=choice.rows(libraries),
+            ),
+        )
+
+    def _question(self, *, busy: bool) -> str:
+        question = f"ways of operators in {self.identity}"
+        return f"{question}, {BUSY}" if busy else question
+
+
+def distinct_ways(
+    by_price: OperatorChoice, in_network: OperatorChoice
+) -> dict[str, OperatorChoice]:
+    """Choices that are timed against each other, by title; the first is kept if none is faster."""
     ways = {"in the network": in_network}
     for name, way in (
-        ("by price", ways_by_price(prices)),
-        ("all split", OperatorWays(in_network.libraries, ())),
-        ("none of the short ones split", OperatorWays(in_network.libraries, prices.short)),
+        ("by price", by_price),
+        ("all split", replace(in_network, unsplit=())),
+        ("none of the short ones split", replace(in_network, unsplit=by_price.short)),
     ):
         if way not in ways.values():
             ways[name] = way
-    kept, busy = _fastest(ways, prices) if len(ways) > 1 else ("in the network", busy)
-    _use(prices, ways[kept])
-    prices.choices.keep(
-        f"{question}, {BUSY}" if busy else question,
-        BuildChoice(
-            kept=kept,
-            notes=(),
-            certain=True,
-            operators=ways[kept].unsplit,
-            libraries=ways[kept].rows(tuple(prices.runner.library_names)),
-        ),
-    )
+    return ways
 
 
-def _fastest(ways: Mapping[str, OperatorWays], prices: KernelPrices) -> tuple[str, bool]:
-    """First way, or another one if clearly faster; and True if the machine was busy."""
-    models = {name: with_ways(prices, way) for name, way in ways.items()}
-    comparison = race(
-        models, options=VARIANT_RACE, until_decided=True, session=prices.runner.session
-    )
-    first, *others = ways
+def clearly_fastest(comparison: Comparison) -> str:
+    """First contestant, or another one if it is clearly faster."""
+    first, *others = comparison.names
     best = comparison.fastest(others)
-    kept = best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first
-    return kept, not comparison.is_quiet
-
-
-def _use(prices: KernelPrices, ways: OperatorWays) -> None:
-    prices.use(ways.libraries, ways.unsplit)
-    own = len(prices.graph) - len(ways.libraries)
-    by = {name: list(ways.libraries.values()).count(name) for name in prices.runner.library_names}
-    told = [f"TVM's kernels {own}", *(f"{name} {count}" for name, count in by.items())]
-    _LOG.info(
-        "operators are computed by %s; %d stay on one lane", ", ".join(told), len(ways.unsplit)
-    )
-
-
-def _known(prices: KernelPrices, question: str) -> OperatorWays | None:
-    """Choice of an earlier call; None without one, or where it does not fit these kernels."""
-    choice = prices.choices.known(question)
-    if choice is None or not set(choice.operators) <= set(range(len(prices.graph))):
-        return None
-    able = prices.runner.library_names
-    libraries = {index: row.library for row in choice.libraries for index in row.operators}
-    if any(index not in able.get(library, ()) for index, library in libraries.items()):
-        return None
-    return OperatorWays(libraries, choice.operators)
+    return best if comparison.speedup(best, over=first).low > CLEARLY_FASTER else first

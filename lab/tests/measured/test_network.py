@@ -22,9 +22,14 @@ def graph_of(*predecessors, name):
     return OperatorGraph(name, operators)
 
 
+class Unsettled(PricedNetwork):
+    """A network of which nobody computes anything."""
+
+    prices = SimpleNamespace(annotate=lambda schedule: schedule)
+
+
 def on(graph):
-    prices = SimpleNamespace(graph=graph, annotate=lambda schedule: schedule)
-    return PricedNetwork(built=None, prices=prices, call=None)
+    return Unsettled(built=None, kernels=SimpleNamespace(graph=graph), call=None)
 
 
 def test_schedules_are_carried_to_the_same_edges_only():

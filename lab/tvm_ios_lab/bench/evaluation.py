@@ -30,10 +30,12 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import ChosenBuild, build_fastest
 from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.cpu.stock_executor import ask_for_threads
@@ -127,7 +129,7 @@ class Evaluation:
 
 
 def search_all(
-    prices: KernelPrices, clock: PhaseClock, budget: TimeBudget | None = None
+    prices: StagePrices, clock: PhaseClock, budget: TimeBudget | None = None
 ) -> tuple[FoundSchedules, tuple[int, ...]]:
     """Sequential and greedy order, an IOS schedule for each set of strategies, and a list.
 
@@ -200,7 +202,7 @@ def evaluate(
         RelayStageRunner(built, lanes=lanes, session=session) as runner,
         clock.phase("search"),
     ):
-        prices = KernelPrices(runner, database=call.database)
+        prices = settled_prices(MeasuredKernels(runner, database=call.database))
         searched, stage_prices_ns = search_all(prices, clock, call.budget)
     with clock.phase("lower"):
         models = {
@@ -217,7 +219,7 @@ def evaluate(
         built=built,
         models=models,
         searches=searched.searches,
-        counters=prices.counters,
+        counters=prices.kernels.counters,
         comparison=comparison,
         stage_prices_ns=stage_prices_ns,
         trace=trace,

@@ -22,10 +22,11 @@ from tvm_ios.models import by_name
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
 from tvm_ios.profile.race import choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
@@ -112,7 +113,7 @@ def evaluate_tuned(
                 call.device.open() as session,
                 RelayStageRunner(built, lanes=lanes, session=session) as runner,
             ):
-                prices = KernelPrices(runner, database=call.database)
+                prices = settled_prices(MeasuredKernels(runner, database=call.database))
                 limits = {Contestant.IOS.value: SearchOptions()}
                 found = find_schedules(prices, limits, clock, budget)
             notes.extend((*found.notes, *prices.notes))

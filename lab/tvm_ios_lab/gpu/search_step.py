@@ -10,8 +10,10 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
-from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report import draw_schedule
 from tvm_ios.runtime.libraries.stage_libraries import PreparedStage
 from tvm_ios.search.result import SearchResult
@@ -57,11 +59,8 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
             local_device(built.prepared.target).open() as session,
             _TimedStageRunner(built, lanes=streams, session=session, database=database) as runner,
         ):
-            prices = KernelPrices(
-                runner,
-                database=database,
-                options=_QUICK if place.settings.quick else None,
-            )
+            options = _QUICK if place.settings.quick else None
+            prices = settled_prices(MeasuredKernels(runner, database=database, options=options))
             # Not what is left of the call: a search that is cut short would be kept for good.
             found, stage_prices_ns = search_all(prices, clock, TimeBudget(_LONGEST_S))
         for who, schedule in found.schedules.items():
@@ -72,7 +71,7 @@ def search(place: Workplace, step: Step) -> dict[str, Any]:
             *prices.notes,
             *_drawn(place, step, built, found.schedules[IOS], stage_prices_ns),
         ]
-    counters = prices.counters
+    counters = prices.kernels.counters
     return {
         "contestants": list(found.schedules),
         "operators": len(built.graph),

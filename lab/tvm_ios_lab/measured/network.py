@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
@@ -19,10 +19,12 @@ from tvm_ios.models.weights import Network
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import make_schedule
@@ -50,18 +52,23 @@ _SMALL: Mapping[str, Factory] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PricedNetwork:
     """A network with its kernels, and a device that prices its stages."""
 
     built: BuiltModel
-    prices: KernelPrices
+    kernels: MeasuredKernels
     call: MeasuringCall
+
+    @cached_property
+    def prices(self) -> StagePrices:
+        """Prices of stages, once it is settled who computes each operator."""
+        return settled_prices(self.kernels)
 
     @property
     def graph(self) -> OperatorGraph:
         """Graph of the network's operators."""
-        return self.prices.graph
+        return self.kernels.graph
 
     def schedules(self, limits: Mapping[str, SearchOptions]) -> Mapping[str, InterOpSchedule]:
         """Sequential order, greedy, and what each search finds within its limits, by name."""
@@ -137,5 +144,5 @@ def priced_network(
         call.device.open() as session,
         RelayStageRunner(built, lanes=run.lanes, session=session) as runner,
     ):
-        prices = KernelPrices(runner, database=call.database)
-        yield PricedNetwork(built=built, prices=prices, call=call)
+        kernels = MeasuredKernels(runner, database=call.database)
+        yield PricedNetwork(built=built, kernels=kernels, call=call)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.way_choice import settle_ways
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchResult
@@ -22,7 +23,7 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
     """Search within all limits, lazily and exhaustively; race what the lazy ones find."""
     searches, schedules = [], {}
     with priced_network(name, run, bench) as network:
-        runner = network.prices.runner
+        runner = network.kernels.runner
         _searched(runner, *LIMITS[-1], lazy=False)  # else the first ones would compile for all
         for r, s in LIMITS:
             for lazy in (True, False):
@@ -58,9 +59,8 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
 
 def _searched(
     runner: RelayStageRunner, r: int, s: int, *, lazy: bool
-) -> tuple[KernelPrices, SearchResult]:
+) -> tuple[StagePrices, SearchResult]:
     """A search that knows no price, and the prices it has found."""
-    prices = KernelPrices(runner)
-    settle_ways(prices)
+    prices = settled_prices(MeasuredKernels(runner))
     options = SearchOptions(max_group_size=r, max_num_groups=s).completed(measured=True)
     return prices, search_ios(prices.graph, prices, options, lazy=lazy)

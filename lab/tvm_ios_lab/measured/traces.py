@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.errors import HostError
 from tvm_ios.profile.find_schedules import search_schedule
+from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.options import SearchOptions
@@ -24,9 +28,9 @@ def traced(run: CpuRun, bench: Bench) -> Busyness:
     runs = []
     uncounted = ""
     with priced_network("Sample", run, bench) as network:
-        prices = network.prices
-        prices.price_operators()
-        prices.keep_whole(range(len(prices.graph)))
+        choice = measure_operators(network.kernels).choice()
+        unsplit = tuple(range(len(network.graph)))
+        prices = StagePrices(network.kernels, replace(choice, unsplit=unsplit))
         ios = search_schedule(prices, SearchOptions(), budget=network.call.budget)
         schedules = (sequential_schedule(prices.graph), ios.schedule)
         for name, schedule in zip(SCHEDULES, schedules, strict=True):

@@ -13,9 +13,10 @@ from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.models import by_name
-from tvm_ios.profile.prices import KernelPrices, open_database
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.way_choice import settle_ways
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
@@ -33,8 +34,7 @@ def build_for_profile(subject: Subject, lanes: int) -> CompiledModel:
     database = open_database(None)
     with device.open() as session:
         with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
-            prices = KernelPrices(runner, database=database)
-            settle_ways(prices)
+            prices = settled_prices(MeasuredKernels(runner, database=database))
             schedule = prices.annotate(sequential_schedule(built.graph))
         model = lower_schedule(built, schedule, lanes=lanes)
         return replace(model, plan=session.libraries(database).complete(model.plan))

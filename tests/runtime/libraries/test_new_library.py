@@ -38,9 +38,11 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import build_choice, ways_in_network
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.kernel_variant import variants_of
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.operator_prices import TVM
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
@@ -231,7 +233,7 @@ class PricedByHand(RelayStageRunner):
     """Prepares and runs stages as ever, but what they cost is made up."""
 
     def prepare(self, graph, stage):
-        variants = variants_of(graph)
+        variants = graph.variants
         plain = [self.built.extraction.calls[index].op for index in stage.operators]
         cost_ns = 0
         for index, function in zip(stage.operators, plain, strict=True):
@@ -247,6 +249,12 @@ class PricedByHand(RelayStageRunner):
             return number * cost_ns
 
         return SimpleNamespace(time_ns=time_ns)
+
+
+def priced(runner: RelayStageRunner) -> StagePrices:
+    """Prices with the fastest maker of each operator."""
+    kernels = MeasuredKernels(runner, options=MEASURE)
+    return StagePrices(kernels, measure_operators(kernels).choice())
 
 
 @pytest.fixture
@@ -279,12 +287,11 @@ def schedule(built: BuiltModel) -> Iterator[InterOpSchedule]:
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
-        prices.price_operators()
+        prices = priced(runner)
         assert "1 of the 2 operators that Fake 1.2 with one tile can compute" in prices.notes[-1]
         chosen = prices.annotate(greedy_schedule(prices.graph))
         relu = operator(built, "nn.relu")
-        assert prices.operator_ns[relu] == PRICES_NS["fake"]["nn.relu"]
+        assert prices.alone_ns[relu] == PRICES_NS["fake"]["nn.relu"]
         prices.price(prices.graph, chosen.stages)  # stages mix both kinds of kernels
     yield chosen
     assert all(prepared.native.failed == 0 for prepared in built.libraries[0].seen.prepared)
@@ -329,12 +336,12 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
-        prices.price_operators()
+        prices = priced(runner)
         chosen = prices.annotate(greedy_schedule(prices.graph))
         both = [Stage(((relu,), (absolute,)))]
         assert prices.price(prices.graph, both) == [400]
-        prices.keep_whole(range(len(prices.graph)))  # what is chosen stays
+        unsplit = replace(prices.choice, unsplit=tuple(range(len(prices.graph))))
+        prices = StagePrices(prices.kernels, unsplit)  # who computes it stays
         assert prices.price(prices.graph, both) == [400]
     assert chosen.by_library("fake") == (relu,)
     assert chosen.by_library("second") == (absolute,)
@@ -380,12 +387,11 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
-        prices.price_operators()
-        ways = ways_in_network.ways_in_network(prices)
-        prices.use(ways.libraries, ways.unsplit)
-        chosen = prices.annotate(greedy_schedule(prices.graph))
-    assert ways.libraries == {relu: "fake", absolute: "second"}
+        kernels = MeasuredKernels(runner, options=MEASURE)
+        ways = ways_in_network.ways_in_network(runner, measure_operators(kernels))
+        chosen = StagePrices(kernels, ways).annotate(greedy_schedule(kernels.graph))
+    makers = {index: maker for index, maker in enumerate(ways.makers) if maker != TVM}
+    assert makers == {relu: "fake", absolute: "second"}
     # Prices of 1000, 100 and 200; 1000, 5000 and 300: what is far off is not run in the network.
     assert computed == {relu: {"fake", "second"}, absolute: {None, "second"}}
     assert (chosen.by_library("fake"), chosen.by_library("second")) == ((relu,), (absolute,))
@@ -417,8 +423,8 @@ def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
-        assert f" with {library.identity()} with " in prices.identity
+        prices = priced(runner)
+        assert f" with {library.identity()} with " in prices.kernels.identity
         found = find_schedules(prices, {}).without_repetitions()
     own = found.pop(Contestant.OWN_KERNELS.value)
     assert {chosen.by_library("fake") for chosen in found.values()} == {
@@ -435,9 +441,8 @@ def test_kernels_that_are_far_slower_alone_race_no_more(built, library, monkeypa
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
-        prices.price_operators()
-        usual = prices.own_ratio
+        prices = priced(runner)
+        usual = prices.choice.prices.own_ratio
         assert usual > 1
         for most, races in ((1.01 * usual, True), (0.99 * usual, False)):
             monkeypatch.setattr("tvm_ios.profile.find_schedules.MOST_OWN", most)
@@ -503,11 +508,11 @@ def test_a_call_that_fails_while_it_is_priced_says_why(built, library):
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=1, session=session) as runner,
     ):
-        prices = KernelPrices(runner, options=MEASURE)
+        kernels = MeasuredKernels(runner, options=MEASURE)
         for prepared in library.seen.prepared:
             prepared.native.fails = 1
         with pytest.raises(CostError, match=r"operator '\w+' .*priced: status 7 of Fake 1.2"):
-            prices.price_operators()
+            measure_operators(kernels)
         for prepared in library.seen.prepared:
             prepared.native.failed = 0
 

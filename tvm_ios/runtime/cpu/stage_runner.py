@@ -123,7 +123,7 @@ class StageProgram(PreparedStage):
         self._reasons = tuple(reasons)
 
     def _told(self, error: ExecutionError) -> str:
-        """What went wrong, in words, with the operator that failed."""
+        """Message for an error, with the operator that failed."""
         if not isinstance(error, LaunchFailedError):
             return super()._told(error)
         # Positions go on from one copy of the stage to the next.

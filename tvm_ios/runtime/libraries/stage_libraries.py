@@ -67,7 +67,7 @@ class PreparedStage:
         return round(elapsed_ns * number / (runs * self._copies))
 
     def _told(self, error: ExecutionError) -> str:
-        """What went wrong, in words."""
+        """Message for an error of the stage."""
         return f"a stage cannot be priced: {error}"
 
 

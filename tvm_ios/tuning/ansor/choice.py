@@ -19,7 +19,8 @@ from tvm_ios.measure.compare import CompareOptions, compare
 from tvm_ios.measure.comparison import Comparison, Verdict
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.kernel_variant import without_help
+from tvm_ios.profile.kernel_variant import unsplit
+from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.functions.primitive import kernel_digest
@@ -130,10 +131,10 @@ def _places(
 
 def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
     """Names and timers of the stages that run one operator, with idle lanes' help and without."""
-    graph, stage = runner.built.graph, Stage(((place,),))
+    graph, stage = runner.graphs[TVM], Stage(((place,),))
     graphs = {"helped": graph}
     if runner.lanes > 1 and runner.idle_lanes_help:
-        graphs["alone"] = without_help(graph, [place])
+        graphs["alone"] = unsplit(graph, [place])
     for how, marked in graphs.items():
         yield how, runner.prepare(marked, stage).time_ns
 

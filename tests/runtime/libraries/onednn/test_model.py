@@ -27,9 +27,11 @@ from tvm_ios.models import squeezenet
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.profile.prices import KernelPrices
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.ways_in_network import ways_in_network, with_ways
+from tvm_ios.profile.ways_in_network import ways_in_network, with_choice
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.known import onednn_library, read_call
@@ -231,18 +233,18 @@ def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=2, session=session, database=database) as runner,
     ):
-        prices = KernelPrices(runner, database=database)
-        prices.price_operators()
+        kernels = MeasuredKernels(runner, database=database)
+        by_price = measure_operators(kernels).choice()
+        prices = StagePrices(kernels, by_price)
         title = f"oneDNN {load_onednn().version.text} ({load_onednn().isa})"
         assert f"of the {CALLS} operators that {title} can compute" in " ".join(prices.notes)
         chosen = prices.annotate(greedy_schedule(prices.graph))
-        ways = ways_in_network(prices)
-        assert set(ways.libraries) <= set(prices.runner.library_names["onednn"])
-        assert set(ways.unsplit) <= set(prices.short)
-        prices.use(ways.libraries, ways.unsplit)
-        as_there = prices.annotate(sequential_schedule(prices.graph))
-        assert as_there.by_library("onednn") == tuple(sorted(ways.libraries))
-        with with_ways(prices, ways).executor() as module:
+        there = ways_in_network(runner, by_price.prices)
+        assert set(there.made_by("onednn")) <= set(runner.library_names["onednn"])
+        assert set(there.unsplit) <= set(by_price.short)
+        as_there = StagePrices(kernels, there).annotate(sequential_schedule(prices.graph))
+        assert as_there.by_library("onednn") == there.made_by("onednn")
+        with with_choice(runner, there).executor() as module:
             np.testing.assert_allclose(run(module), expected, rtol=1e-4, atol=1e-7)
     model = lower_schedule(built, chosen, lanes=2)
     assert {a.operator_index for a in model.plan.launches if a.call} == set(

@@ -1,0 +1,78 @@
+"""The call that something is measured for: its patience, conditions and database."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.pricing import LANES, MEASURE
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.errors import DatabaseError
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile import measuring_call
+from tvm_ios.profile.last_race import raced_end
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measuring_call import MeasuringCall, open_database, profile_context
+from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.race import race
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.search.baselines import sequential_schedule
+
+
+@pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
+def test_pricing_and_races_of_a_call_wait_once(
+    branching_built: BuiltModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is always slow; the last race of a call waits once more."""
+    # Tests have no patience where the pause is the real one; this one is as real, and waits.
+    monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(seconds))
+    always = ModeOptions(slow_ns=1e-6, patience_s=0.2)
+    model = lower_schedule(branching_built, sequential_schedule(branching_built.graph), lanes=LANES)
+    options = CompareOptions(rounds=6, min_repeat_ms=0.05, mode=always)
+    call = MeasuringCall.here(lanes=LANES)
+    assert call.patience.spent_ns == 0
+    with (
+        call.open() as session,
+        RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
+    ):
+        measure_operators(MeasuredKernels(runner, options=replace(MEASURE, mode=always)))
+    spent_ns = call.patience.spent_ns
+    assert spent_ns >= 200_000_000
+    with call.open() as session:
+        assert len(race({"one": model}, options=options, session=session).rounds) == 6
+        assert call.patience.spent_ns == spent_ns
+        end = raced_end(
+            {Contestant.SEQUENTIAL: model}, options=options, session=session, keep=lambda _: None
+        )
+        assert len(end.comparison.rounds) > 6
+
+
+def test_the_context_tells_lanes_and_targets_apart(branching_built: BuiltModel) -> None:
+    target = branching_built.prepared.target
+    here = LocalCpu()
+    assert profile_context(target, 1, here) == profile_context(target, 1, LocalCpu())
+    assert profile_context(target, 1, here) != profile_context(target, 2, here)
+
+
+def test_the_context_tells_compilers_apart(
+    branching_built: BuiltModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = [profile_context(branching_built.prepared.target, 1, LocalCpu())]
+    for llvm in ("16.0.6", "18.1.8"):
+        monkeypatch.setattr(measuring_call, "compilers", lambda llvm=llvm: ("0.17.0", "abc", llvm))
+        contexts.append(profile_context(branching_built.prepared.target, 1, LocalCpu()))
+    assert len({context.digest() for context in contexts}) == 3
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "not.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(DatabaseError, match=r"not\.sqlite"):
+        open_database(path)

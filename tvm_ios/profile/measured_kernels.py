@@ -1,0 +1,108 @@
+"""Kernels of a built model with all that was measured of them, whoever computes its operators.
+
+The module is built once. Every stage of a search is timed with its kernels, on the lanes of the
+final executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.known_choices import KnownChoices
+from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
+from tvm_ios.devices.targets import local_device
+from tvm_ios.host import cached_libinfo
+from tvm_ios.profile.measuring_call import open_database, profile_context
+from tvm_ios.profile.merge_surroundings import MergeSurroundings
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.relay.build import build
+from tvm_ios.relay.prepare import PreparedModule
+
+__all__ = ["MeasuredKernels", "measured_kernels"]
+
+
+class MeasuredKernels:
+    """Kernels of one built model, and times of its stages, each measured once.
+
+    Without a database, prices are kept in memory only.
+    """
+
+    def __init__(
+        self,
+        runner: RelayStageRunner,
+        *,
+        database: ProfileDatabase | None = None,
+        options: MeasureOptions | None = None,
+    ) -> None:
+        self.runner = runner
+        self.graph = runner.built.graph
+        self._database = database
+        context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
+        own, *others = runner.graphs.values()
+        libraries = (library.identity() for library in runner.built.libraries)
+        calls = (each.fingerprint() for each in others)
+        self.identity = " with ".join((own.fingerprint(), *libraries, *calls))
+        """Text that names the graph, the code of its kernels, and the operator libraries that may
+        compute in their place, with their calls."""
+        self.choices = KnownChoices(database, context)
+        """Choices that were made before under the conditions of these prices."""
+        self.measured = MeasuredStages(
+            runner, context, options=options, database=database, patience=runner.session.patience
+        )
+        """Times of stages by themselves."""
+        self.surroundings = MergeSurroundings(runner.built.kernels.staged)
+
+    @property
+    def counters(self) -> MeasureCounters:
+        """Counts and seconds of all pricing so far."""
+        return self.measured.counters
+
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Context that saves prices at its end; after Ctrl-C the exception says how to go on."""
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            self.measured.save()
+            kept = self.counters.priced - self.counters.unsaved
+            path = None if self._database is None else self._database.path
+            interrupt.add_note(
+                f"{kept} measured prices are kept in {path}; do the same again to go on from there"
+            )
+            raise
+        finally:
+            self.measured.save()
+
+
+@contextmanager
+def measured_kernels(
+    prepared: PreparedModule,
+    *,
+    lanes: int | None = None,
+    database: ProfileDatabase | str | Path | None = None,
+    options: MeasureOptions | None = None,
+) -> Iterator[MeasuredKernels]:
+    """Build a module prepared for this machine's CPU or GPU, to price its stages there.
+
+    ``lanes`` are those of :func:`tvm_ios.tune`, and the database is that of
+    :func:`~tvm_ios.profile.measuring_call.open_database`.
+    """
+    device = local_device(prepared.target)
+    chosen_lanes = device.require_lanes(lanes)
+    opened = open_database(database)
+    with cached_libinfo():
+        base = build(prepared.module, prepared.target, prepared.params)
+    built = BuiltModel(prepared, ModelKernels(base))
+    with (
+        device.open() as session,
+        RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
+    ):
+        kernels = MeasuredKernels(runner, database=opened, options=options)
+        try:
+            yield kernels
+        finally:
+            kernels.measured.save()
