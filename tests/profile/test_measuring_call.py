@@ -24,6 +24,21 @@ from tvm_ios.profile.race import race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.stage_gate import StageNeed
+
+
+def test_a_stage_passes_the_gate_and_is_named_after_its_phase(
+    recording_gate, tmp_path: Path
+) -> None:
+    gate = recording_gate()
+    call = replace(MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite"), gate=gate)
+    with call.clock.phase("tune"), call.stage("build", StageNeed.to_prepare(2)):
+        assert gate.is_open
+    with call.stage("check", StageNeed.to_profile(2, "two lanes")) as granted:
+        assert call.at(granted) == call  # no device of its own
+    assert [need.task for need in gate.needs] == ["build", "two lanes"]
+    assert gate.kinds == ["prepare", "profile"]
+    assert list(call.clock.phase_s) == ["build", "tune", "check"]
 
 
 @pytest.mark.skipif(LANES < 2, reason="one lane is never slow")

@@ -5,21 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.support.progress import PhaseClock, Progress
-from tvm_ios.support.stage_gate import StageNeed
-
-
-def test_a_phase_that_is_a_stage_passes_the_gate_and_is_named_after_the_phase(
-    recording_gate,
-) -> None:
-    gate = recording_gate()
-    clock = PhaseClock(gate=gate)
-    with clock.phase("tune"), clock.phase("build", StageNeed.to_prepare(2)):
-        assert gate.is_open
-    with clock.phase("check", StageNeed.to_profile(2, "two lanes")):
-        pass
-    assert [need.task for need in gate.needs] == ["build", "two lanes"]
-    assert gate.kinds == ["prepare", "profile"]
-    assert list(clock.phase_s) == ["build", "tune", "check"]
 
 
 def test_the_clock_names_phases_in_order_and_adds_them_up() -> None:

@@ -66,8 +66,8 @@ class Steps:
         """Prices and schedules of a build, with the records in force."""
         with (
             # First: lanes are bound to the cores that the stage is granted.
-            self.call.clock.phase("search", self.call.to_profile),
-            session.in_stage(self.call.clock.address),
+            self.call.stage("search", self.call.to_profile) as granted,
+            session.in_stage(granted.address),
             RelayStageRunner(
                 built, lanes=self.call.lanes, session=session, database=self.call.database
             ) as runner,
@@ -115,7 +115,7 @@ class Steps:
 
     def compile(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, CompiledModel]:
         """Compiled contestants, with the records in force; later calls return the same models."""
-        with self.call.clock.phase("lower", self.call.to_prepare()):
+        with self.call.stage("lower", self.call.to_prepare()):
             return {who: racer.compiled() for who, racer in racers.items()}
 
     def finish(
@@ -126,7 +126,7 @@ class Steps:
         identity = race_identity(racers, options)
         target = next(iter(racers.values())).built.prepared.target
         races = KnownRaces(self.call.database, self.call.context(target))
-        with self.call.clock.phase("lower", self.call.to_prepare()):
+        with self.call.stage("lower", self.call.to_prepare()):
             known = known_end(racers, identity if options.reuse else None, races)
         if known is not None:
             with self.call.clock.phase("compare"):  # every report has this phase
@@ -141,8 +141,8 @@ class Steps:
 
         self.call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
         with (
-            self.call.clock.phase("compare", self.call.to_profile),
-            session.in_stage(self.call.clock.address),
+            self.call.stage("compare", self.call.to_profile) as granted,
+            session.in_stage(granted.address),
         ):
             return raced_end(models, options=chosen, session=session, keep=keep)
 
@@ -159,8 +159,8 @@ class Steps:
         if needed_s < SHORT_S or self.call.budget.allows(needed_s):
             # No phase of its own: like the race, it times whole networks.
             with (
-                self.call.clock.phase("compare", self.call.to_profile),
-                session.in_stage(self.call.clock.address),
+                self.call.stage("compare", self.call.to_profile) as granted,
+                session.in_stage(granted.address),
             ):
                 traced = traced_runs(end.model, session)
         else:

@@ -221,14 +221,15 @@ def _tune_race(given: TuneCall) -> TuneRace:
         lanes=device.require_lanes(given.lanes),
         device=device,
         database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress, gate),
+        clock=PhaseClock(given.progress),
+        gate=gate,
         budget=budget,
         compare=options.compare,
         measure=options.measure,
     )
     if target is None:
         target = device.target
-    with call.clock.gate.stage(call.to_prepare("convert")):
+    with call.gate.stage(call.to_prepare("convert")):
         mod, params = converted_model(given.mod, given.params, target, conversion)
     changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
     chosen = build_fastest(

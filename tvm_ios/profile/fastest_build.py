@@ -132,7 +132,7 @@ class _Builder:
         if known is not None and known.kept != change.name:
             return best.with_notes(*known.notes)
         try:
-            with self.call.clock.gate.stage(self.call.to_prepare(change.name)):
+            with self.call.gate.stage(self.call.to_prepare(change.name)):
                 changed = change.of(best.candidate, self.target)
         except (ModelError, OptionError) as error:
             return best.with_notes(_left_out(change, error))
@@ -150,7 +150,7 @@ class _Builder:
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
-        with self.call.clock.phase(phase, self.call.to_prepare()):
+        with self.call.stage(phase, self.call.to_prepare()):
             built = build_model(
                 candidate.checked, candidate.params, self.target, name=self.name, like=like
             )
@@ -176,11 +176,11 @@ class _Builder:
                 changed_built = self.build(f"build {change.phase}", changed, like=built)
             except (ModelError, OptionError) as error:
                 return best.with_notes(_left_out(change, error))
-            with self.call.clock.phase(f"check {change.phase}", self.call.to_profile):
-                builds = {change.without: built, change.name: changed_built}
-                left_s = self.call.budget.left_s
+            builds = {change.without: built, change.name: changed_built}
+            with self.call.stage(f"check {change.phase}", self.call.to_profile) as granted:
+                call, left_s = self.call.at(granted), self.call.budget.left_s
                 try:
-                    choice = choose_build(builds, self.call, prices_count=True, within_s=left_s)
+                    choice = choose_build(builds, call, prices_count=True, within_s=left_s)
                 except RaceTooLongError as error:
                     self.call.budget.cut(f"a build with {change.name} was not raced: {error}")
                     return best

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +22,7 @@ from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.support.progress import PhaseClock, ProgressListener
-from tvm_ios.support.stage_gate import StageNeed
+from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["MeasuringCall", "open_database", "profile_context"]
@@ -37,6 +39,8 @@ class MeasuringCall:
     """Database of prices and of choices made by them."""
     clock: PhaseClock = field(default_factory=PhaseClock)
     """Clock that gets every phase."""
+    gate: StageGate = field(default_factory=OpenGate)
+    """Gate that stages of a job pass."""
     budget: TimeBudget = field(default_factory=TimeBudget)
     """Time budget of the whole call."""
     compare: CompareOptions = field(default_factory=CompareOptions)
@@ -69,19 +73,35 @@ class MeasuringCall:
 
     def to_prepare(self, task: str = "") -> StageNeed:
         """Needs of a step that prepares or compiles."""
-        return StageNeed.to_prepare(self.clock.gate.most_cores, task)
+        return StageNeed.to_prepare(self.gate.most_cores, task)
 
     @property
     def to_profile(self) -> StageNeed:
         """Needs of a step that measures."""
         return StageNeed.to_profile(self.device.cores_for(self.lanes))
 
+    @contextmanager
+    def stage(self, name: str, need: StageNeed) -> Iterator[GrantedStage]:
+        """Context of a phase that is a stage of a job, named after the phase where it has no task.
+
+        It begins when the gate lets it, and waiting does not count.
+        """
+        with (
+            self.gate.stage(replace(need, task=need.task or name)) as granted,
+            self.clock.phase(name),
+        ):
+            yield granted
+
+    def at(self, granted: GrantedStage) -> Self:
+        """The call on the device that a stage was granted, equal but for its place."""
+        return replace(self, device=self.device.at(granted.address))
+
     def open(self) -> MeasuringSession:
-        """Session on the device, or on an equal one that the present stage was granted.
+        """Session on the device.
 
         It waits for a fast machine no longer than the call's other sessions have left.
         """
-        session = self.device.at(self.clock.address).open()
+        session = self.device.open()
         session.patience = self.patience
         return session
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-
-from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 __all__ = ["PhaseClock", "Progress", "ProgressListener"]
 
@@ -37,42 +35,24 @@ ProgressListener = Callable[[Progress], None]
 
 
 class PhaseClock:
-    """Clock of the phases of a long call, which also reports to a listener.
+    """Clock of the phases of a long call, which also reports to a listener."""
 
-    Phases that are stages of a job pass the gate, which is open where omitted.
-    """
-
-    def __init__(
-        self, listener: ProgressListener | None = None, gate: StageGate | None = None
-    ) -> None:
-        self.gate = gate or OpenGate()
+    def __init__(self, listener: ProgressListener | None = None) -> None:
         self._listener = listener
         self._begin = time.monotonic()
         self._phase = ""
         self.phase_s: dict[str, float] = {}
-        self.address = ""
-        """Address of the device of the present stage, as ``GrantedStage.address``; empty without a
-        device, or for one of this machine."""
 
     @contextmanager
-    def phase(self, name: str, need: StageNeed | None = None) -> Iterator[None]:
-        """Count the time inside the context to a phase.
-
-        ``need`` has the needs of the phase as a stage of a job, named after the phase where it has
-        no task. It begins when the gate lets it, and waiting does not count. None is for a phase
-        with stages inside.
-        """
-        stage = self.gate.stage(replace(need, task=need.task or name)) if need else nullcontext()
-        with stage as granted:
-            self._phase = name
-            self.address = granted.address if granted else ""
-            begin = time.monotonic()
-            self.say("")
-            try:
-                yield
-            finally:
-                self.address = ""
-                self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside the context to a phase."""
+        self._phase = name
+        begin = time.monotonic()
+        self.say("")
+        try:
+            yield
+        finally:
+            self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - begin
 
     def say(
         self,

@@ -189,10 +189,10 @@ def tuned_kernels(
     outcome = None
     if request.backend is not None:
         with call.clock.phase("tune"):
-            with call.clock.gate.stage(call.to_prepare("merges")):
+            with call.gate.stage(call.to_prepare("merges")):
                 merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
             backend = _BACKENDS[request.backend](
-                extra_modules=merged, device=request.device, gate=call.clock.gate
+                extra_modules=merged, device=request.device, gate=call.gate
             )
             outcome = backend.tune(
                 mod,
@@ -214,7 +214,7 @@ def tuned_kernels(
     contexts = contexts_around()
 
     def build(name: str) -> None:
-        with call.clock.phase("build tuned", call.to_prepare()), variants[name]():
+        with call.stage("build tuned", call.to_prepare()), variants[name]():
             built = build_model(mod, params, target, name=untuned.name)
         builds[name] = replace(built, libraries=untuned.libraries)
 
@@ -226,8 +226,8 @@ def tuned_kernels(
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
         for name in tuple(variants):
             build(name)
-        with call.clock.phase("check tuned", call.to_profile):
-            judged = _judged(untuned, builds.get(ANSOR), logs, call)
+        with call.stage("check tuned", call.to_profile) as granted:
+            judged = _judged(untuned, builds.get(ANSOR), logs, call.at(granted))
         if judged.slower:
             variants[FASTER_ONLY] = partial(
                 AnsorBackend().applied, logs, target, without=judged.slower
@@ -237,8 +237,9 @@ def tuned_kernels(
         # What was tuned just now is raced, since it may be for merges, which are no operators yet.
         fits = judged.workloads or request.backend == ANSOR
         hopeless = frozenset[str]() if fits else {ANSOR}
-        with call.clock.phase("check tuned", call.to_profile):
-            raced = choose_build({n: each for n, each in builds.items() if n not in hopeless}, call)
+        usable = {name: built for name, built in builds.items() if name not in hopeless}
+        with call.stage("check tuned", call.to_profile) as granted:
+            raced = choose_build(usable, call.at(granted))
         choice = replace(raced, left_out=tuple(sorted(judged.slower)))
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)
