@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.operator_table import flops_of_launches, operator_table, operator_times
+from tvm_ios.search.baselines import make_schedule
 
 
 def plan(*launches):
@@ -45,8 +47,9 @@ def test_a_merged_launch_has_the_operations_of_its_stage_and_copies_of_it_have_n
             for name, flops in (("a", 5), ("b", 7), ("c", 1))
         ),
     )
-    launched = plan(*((name, None) for name in ("a+b", "a.slice", "b.slice", "c")))
-    flops = flops_of_launches(launched, graph)
-    assert flops == {"a+b": 12, "a.slice": 0, "b.slice": 0, "c": 1}
+    merged = Stage(((0,), (1,)), Strategy.MERGE)
+    schedule = make_schedule(graph, (merged, Stage(((2,),))), "test")
+    flops = flops_of_launches(graph, schedule)
+    assert flops == {"a": 5, "b": 7, "a+b": 12, "c": 1}
     (copied,) = operator_times(plan(("a.slice", None)), [[event("a.slice", 1000)]], flops)
     assert copied.gflops is None

@@ -151,7 +151,7 @@ def _profile(executor: PlanModule, file: Path) -> tuple[OperatorTime, ...]:
     story = read_story(file)
     flops = {}
     if story is not None:
-        flops = flops_of_launches(executor.plan, story.graph)
+        flops = flops_of_launches(story.graph, story.schedule)
     executor.trace()  # the first one finds cold caches
     return operator_times(executor.plan, [executor.trace() for _ in range(PROFILED_RUNS)], flops)
 

@@ -96,7 +96,6 @@ def _plan(
     schedule: InterOpSchedule,
     libraries: Sequence[OperatorLibrary],
 ) -> ExecutionPlan:
-    names = staged.operator_names
     _require_libraries_of(staged.target, schedule)
     if libraries:
         chosen = None
@@ -106,12 +105,12 @@ def _plan(
                 for row in schedule.libraries
             }
         calls = staged.extraction.calls
-        placements = with_library_calls(placements, calls, names, libraries, chosen)
+        placements = with_library_calls(placements, calls, staged.members, libraries, chosen)
     plan = lower_plan(
         staged.graph,
         placements,
         lanes=lanes,
-        operator_names=names,
+        operator_names=staged.operator_names,
         hand_over=hand_over_of(staged.target),
     )
     verify_plan(plan)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CALLER", "MergeOutputs", "merge_outputs"]
+__all__ = ["CALLER", "MergeOutputs", "merge_outputs", "merged_name"]
 
 CALLER = -1
 """Reader that stands for whoever runs the network."""
@@ -26,6 +26,11 @@ class MergeOutputs:
     """Concatenation that the merged convolution computes; None without one."""
     sliced: tuple[int, ...]
     """Members that others read, in the order of their channels."""
+
+
+def merged_name(members: Sequence[str]) -> str:
+    """Name of a merged convolution for people, from those of its members."""
+    return "+".join(members)
 
 
 def merge_outputs(

@@ -70,6 +70,9 @@ class StagedBuild:
     """Place of each ``tvm_op`` node, in node order."""
     operator_names: tuple[str, ...]
     """Name of each ``tvm_op`` node, in node order; unique."""
+    members: tuple[tuple[str, ...], ...]
+    """Names of the operators that each ``tvm_op`` node computes, in node order: several for a
+    merged convolution, none for a copy of its slice."""
     kernel_codes: tuple[str, ...]
     """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
     it with the module around it."""
@@ -114,11 +117,13 @@ def build(
         flat = flatten(module)
         extraction = extract(flat.module)
         names = tuple(kernel.name for kernel in flat.kernels)
+        members = tuple(kernel.members for kernel in flat.kernels)
         places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
         schedule = read_schedule(module)
     else:
         extraction = extract(module)
         names = tuple(operator.name for operator in extraction.graph.operators)
+        members = tuple((name,) for name in names)
         places = [(index, 0) for index in range(len(names))]
         schedule = sequential_schedule(extraction.graph)
     if not extraction.calls and extraction.coverage.barriers:
@@ -133,8 +138,9 @@ def build(
         graph_json=graph_json,
         graph=read_graph_json(graph_json),
         params=dict(factory.get_params()),
-        placements=_placements(extraction, schedule, names, places),
+        placements=_placements(extraction, schedule, members, places),
         operator_names=names,
+        members=members,
         kernel_codes=tuple(
             kernels.lowered[digest].code if digest in kernels.lowered else ""
             for digest in map(_digest, extraction.calls)
@@ -172,21 +178,22 @@ def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[P
         name = extraction.graph.operators[absent[0]].name
         raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
     in_order = [places[index] for index in range(len(extraction.calls))]
-    return _placements(extraction, schedule, schedule.operator_names, in_order)
+    members = [(name,) for name in schedule.operator_names]
+    return _placements(extraction, schedule, members, in_order)
 
 
 def _placements(
     extraction: Extraction,
     schedule: InterOpSchedule,
-    names: Sequence[str],
+    members: Sequence[tuple[str, ...]],
     places: Sequence[tuple[int, int]],
 ) -> tuple[Placement, ...]:
-    """Placement of every kernel, from its name, stage and group.
+    """Placement of every kernel, from its members, stage and group.
 
-    A merged kernel has its members' names and costs as much as all of them; copies cost nothing.
+    A merged kernel costs as much as all its members; copies cost nothing. Both are split.
     """
     costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
-    unsplit = {schedule.operator_names[index] for index in schedule.unsplit}
+    unsplit = {(schedule.operator_names[index],) for index in schedule.unsplit}
     return tuple(
         Placement(
             stage=stage,
@@ -194,11 +201,11 @@ def _placements(
             lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
             if schedule.home_lanes
             else None,
-            cost_ns=sum(costs_ns.get(member, 0) for member in name.split("+")),
-            split=name not in unsplit,
+            cost_ns=sum(costs_ns.get(member, 0) for member in row),
+            split=row not in unsplit,
             view=view,
         )
-        for name, (stage, group), view in zip(names, places, extraction.views, strict=True)
+        for row, (stage, group), view in zip(members, places, extraction.views, strict=True)
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 
-from tvm_ios.core.merge_outputs import MergeOutputs
+from tvm_ios.core.merge_outputs import MergeOutputs, merged_name
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
@@ -161,7 +161,9 @@ class _StageBody:
         # Without a pattern the merge rule refuses below, with the reason.
         operand = calls[first].args[0 if pattern is None else pattern.data]
         kernels = merged_kernels(self.extraction, outputs, self._inner(operand))
-        self.names[kernels.convolution] = "+".join(operators[i].name for i in outputs.members)
+        self.names[kernels.convolution] = merged_name(
+            [operators[index].name for index in outputs.members]
+        )
         for index, piece in kernels.slices.items():
             self.names[piece] = f"{operators[index].name}.slice"
             self.tensors[calls[index], 0] = piece

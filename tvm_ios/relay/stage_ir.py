@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import tvm
 from tvm import relay
@@ -47,6 +48,9 @@ class PlacedKernel:
     """Place of one kernel call of a partitioned module."""
 
     name: str
+    members: tuple[str, ...]
+    """Names of the operators it computes: several for a merged convolution, none for a copy of its
+    slice."""
     stage: int
     group: int
 
@@ -224,14 +228,27 @@ def _inline_stage(
             f"stage function {where} lists {len(names)} operators but calls {len(calls)} kernels; "
             "a later pass changed it, so schedule the module again"
         )
-    group_of = _group_positions(function, where)
+    is_merge = _strategy(function, where) is Strategy.MERGE
+    groups = _group_names(function, where)
+    # A merge stage has one group: its convolution, then what is copied out of the result.
+    members: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
+    if is_merge:
+        members = {names[0]: tuple(chain.from_iterable(groups))}
+    group_of = {
+        name: 0 if is_merge else position for position, group in enumerate(groups) for name in group
+    }
     number = _whole(function.attrs, "tvm_ios_stage", where)
     name_of = dict(zip(calls, names, strict=True))
 
     def place(call: relay.Call, new_arguments: list[relay.Expr]) -> relay.Expr:
         made = copy_call(call, new_arguments)
         name = name_of[call]
-        placed[made] = PlacedKernel(name=name, stage=number, group=group_of.get(name, 0))
+        placed[made] = PlacedKernel(
+            name=name,
+            members=members.get(name, ()),
+            stage=number,
+            group=group_of.get(name, 0),
+        )
         return made
 
     known: dict[relay.Expr, relay.Expr] = dict(zip(function.params, arguments, strict=True))
@@ -272,14 +289,6 @@ def _indices(text: str, role: str, index_of: Mapping[str, int]) -> tuple[int, ..
             "schedule the module again"
         )
     return tuple(sorted(index_of[name] for name in listed))
-
-
-def _group_positions(function: relay.Function, where: str) -> dict[str, int]:
-    """Group of every operator; empty for a merge stage, whose kernels run in one group."""
-    if _strategy(function, where) is Strategy.MERGE:
-        return {}
-    groups = _group_names(function, where)
-    return {name: position for position, group in enumerate(groups) for name in group}
 
 
 def _group_names(function: relay.Function, where: str) -> list[list[str]]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.merge_outputs import merged_name
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.table import Table
@@ -65,11 +67,15 @@ def operator_times(
     )
 
 
-def flops_of_launches(plan: ExecutionPlan, graph: OperatorGraph) -> dict[str, int]:
+def flops_of_launches(graph: OperatorGraph, schedule: InterOpSchedule) -> dict[str, int]:
     """Operations of launches by name; a merged convolution has those of all its members."""
-    single = {operator.name: operator.flops for operator in graph.operators}
-    names = {launch.operator for launch in plan.launches}
-    return {name: sum(single.get(member, 0) for member in name.split("+")) for name in names}
+    flops = {operator.name: operator.flops for operator in graph.operators}
+    for stage in schedule.stages:
+        if stage.is_merge:
+            members = [graph.operators[index] for index in stage.operators]
+            name = merged_name([member.name for member in members])
+            flops[name] = sum(member.flops for member in members)
+    return flops
 
 
 def operator_table(times: Sequence[OperatorTime]) -> Table:

@@ -12,7 +12,7 @@ def test_text_says_that_nobody_ran_it():
         priced_by="analytical model of a GPU",
         stage_ns=(5000, 12000),
         operators=tuple(
-            SimulatedOperator(operator=name, stage=stage, group=group, start_ns=start, end_ns=end)
+            SimulatedOperator(members=(name,), stage=stage, group=group, start_ns=start, end_ns=end)
             for name, stage, group, start, end in (
                 ("stem", 0, 0, 2000, 5000),
                 ("a", 1, 0, 7000, 9000),

@@ -11,9 +11,9 @@ RUN = SimulatedRun(
     priced_by="analytical model of a GPU",
     stage_ns=(5000, 4000),
     operators=(
-        SimulatedOperator(operator="stem", stage=0, group=0, start_ns=1000, end_ns=5000),
-        SimulatedOperator(operator="a", stage=1, group=0, start_ns=6000, end_ns=7000),
-        SimulatedOperator(operator="b", stage=1, group=1, start_ns=6000, end_ns=8500),
+        SimulatedOperator(members=("stem",), stage=0, group=0, start_ns=1000, end_ns=5000),
+        SimulatedOperator(members=("a",), stage=1, group=0, start_ns=6000, end_ns=7000),
+        SimulatedOperator(members=("b",), stage=1, group=1, start_ns=6000, end_ns=8500),
     ),
 )
 

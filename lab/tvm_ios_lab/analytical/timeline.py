@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+from tvm_ios.core.merge_outputs import merged_name
+
 __all__ = ["SimulatedOperator", "SimulatedRun"]
 
 
@@ -12,13 +14,18 @@ __all__ = ["SimulatedOperator", "SimulatedRun"]
 class SimulatedOperator:
     """Operator in a simulated run; the convolution of a merge stage stands for all its members."""
 
-    operator: str
-    """Name of the operator; of a merge stage the names of the members, joined by ``+``."""
+    members: tuple[str, ...]
+    """Name of the operator; of a merge stage those of all its members."""
     stage: int
     group: int
     start_ns: int
     """Time at which its first kernel is busy, since the run began."""
     end_ns: int
+
+    @property
+    def operator(self) -> str:
+        """Name for people."""
+        return merged_name(self.members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,7 @@ class AnalyticalGpuCost:
         for number, stage in enumerate(schedule.stages):
             runs += [
                 SimulatedOperator(
-                    operator="+".join(graph.operators[index].name for index in span.operators),
+                    members=tuple(graph.operators[index].name for index in span.operators),
                     stage=number,
                     group=span.group,
                     start_ns=begin_ns + min(stage_ns[number], round(span.start_ns)),
@@ -139,7 +139,7 @@ class AnalyticalGpuCost:
         spans = prices.list_spans(schedule)
         runs = [
             SimulatedOperator(
-                operator="+".join(graph.operators[index].name for index in span.operators),
+                members=tuple(graph.operators[index].name for index in span.operators),
                 stage=0,
                 group=span.group,
                 start_ns=round(span.start_ns),

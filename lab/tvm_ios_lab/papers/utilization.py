@@ -148,7 +148,7 @@ def _modelled(cell: UtilizationCell) -> Busyness:
         simulated = model.model.simulate(part.graph, schedule)
         spans = []
         for each in simulated.operators:
-            work = sum(flops[member] for member in each.operator.split("+"))
+            work = sum(flops[member] for member in each.members)
             length_ns = max(1, each.end_ns - each.start_ns)
             share = work / (length_ns * system.gpu.flops_per_ns)
             spans.append((each.start_ns / 1e3, (each.start_ns + length_ns) / 1e3, share))

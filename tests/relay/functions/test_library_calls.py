@@ -135,17 +135,17 @@ def test_a_merged_convolution_is_one_call_like_any_other(nets):
 def test_names_choose(nets):
     extraction = parallel(nets)
     convolutions = [index for index, each in enumerate(extraction.patterns) if each]
-    names = [f"operator{index}" for index in range(len(extraction.calls))]
-    names[convolutions[1]] = "a+b"
-    places = [Placement(stage=index, group=0) for index in range(len(names))]
+    members = [(f"operator{index}",) for index in range(len(extraction.calls))]
+    members[convolutions[1]] = ("a", "b")
+    places = [Placement(stage=index, group=0) for index in range(len(members))]
 
     def chosen(*which):
         libraries = [CudnnLibrary()]
         by = [{"cudnn": wanted} for wanted in which]
-        made = with_library_calls(places, extraction.calls, names, libraries, *by)
+        made = with_library_calls(places, extraction.calls, members, libraries, *by)
         return [index for index, place in enumerate(made) if place.call is not None]
 
     assert chosen() == convolutions
-    assert chosen({names[convolutions[0]], "a"}) == convolutions[:1]
+    assert chosen({*members[convolutions[0]], "a"}) == convolutions[:1]
     assert chosen({"a", "b"}) == convolutions[1:]
     assert chosen(()) == []

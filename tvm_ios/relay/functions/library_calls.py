@@ -31,7 +31,7 @@ def library_calls(
 def with_library_calls(
     placements: Sequence[Placement],
     calls: Sequence[relay.Call],
-    names: Sequence[str],
+    members: Sequence[Collection[str]],
     libraries: Sequence[OperatorLibrary],
     chosen: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Placement, ...]:
@@ -39,6 +39,9 @@ def with_library_calls(
 
     Parameters
     ----------
+    members
+        Names of the operators that each kernel call computes: several for a merged convolution,
+        none for a copy of its slice.
     chosen
         For each library, by its key, names of the operators it is to compute, if it can. Where
         omitted, the first library that can computes an operator. A merged convolution is chosen
@@ -48,10 +51,9 @@ def with_library_calls(
     for library in libraries:
         wanted = None if chosen is None else set(chosen.get(library.name.key, ()))
         for index, call in enumerate(library_calls(calls, library)):
-            members = set(names[index].split("+"))
             if call is None or placed[index].call is not None:
                 continue
-            if wanted is None or members <= wanted:
+            if wanted is None or (members[index] and wanted.issuperset(members[index])):
                 placed[index] = replace(placed[index], call=call)
     return tuple(placed)
 
