@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import CostError, OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.sampling import MOST_RUNS, Cell, MeasureOptions, sample, timed_sample
 
@@ -151,3 +151,15 @@ def test_a_slow_mode_that_stays_ends_the_sampling_of_noisy_cells() -> None:
 def test_senseless_options_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(values))):
         MeasureOptions(**values)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "message"),
+    [("", ValueError, "^no lane$"), ("the call", CostError, "^the call: ValueError: no lane$")],
+)
+def test_errors_of_what_is_timed_say_where_they_are_from(failure, error, message) -> None:
+    def time_ns(_: int) -> int:
+        raise ValueError("no lane")
+
+    with pytest.raises(error, match=message):
+        sample([Cell(time_ns, 1, failure=failure)], MeasureOptions(), quiet_watch())

@@ -110,8 +110,8 @@ class Cell:
     time_ns: TimedRuns
     number: int
     """Number of runs in the next sample."""
-    failure: str = "the runs cannot be timed"
-    """Begin of the message where timing fails: what, and where."""
+    failure: str = ""
+    """Begin of the message where timing fails: what, and where; empty leaves errors alone."""
     fast_ns: list[float] = field(default_factory=list)
     """Nanoseconds of a run, one entry for each sample outside the slow mode."""
     slow_ns: list[float] = field(default_factory=list)
@@ -172,12 +172,17 @@ def _certain(run_ns: Sequence[float], tolerance: float) -> bool:
 
 @contextmanager
 def explained(failure: str) -> Iterator[None]:
-    """Context that turns errors of what is timed into errors that say where they are from."""
+    """Context that turns errors of what is timed into errors that say where they are from.
+
+    It leaves them alone where the text is empty.
+    """
     try:
         yield
     except LostSessionError:  # it names the device, and whoever waits for that begins again
         raise
     except Exception as error:
+        if not failure:
+            raise
         raise CostError(f"{failure}: {type(error).__name__}: {error}") from error
 
 

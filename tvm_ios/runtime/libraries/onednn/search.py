@@ -7,7 +7,10 @@ import math
 from collections.abc import Mapping
 from ctypes import c_int32, c_int64, c_void_p
 from dataclasses import dataclass
+from functools import partial
 
+from tvm_ios.measure.machine_mode import ModeWatch
+from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 from tvm_ios.runtime.base.host_memory import allocate_aligned
 from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
@@ -19,10 +22,8 @@ from tvm_ios.runtime.libraries.onednn.tensors import FLOAT_BYTES, OnednnTensor
 
 __all__ = ["TimedLaunch", "choose", "fastest_counts", "least_times_ns"]
 
-ROUNDS = 5
-"""Timings of every number of parts, by turns, of which the best counts."""
-ROUND_NS = 2_000_000
-"""Nanoseconds that one number of parts runs in a round, about."""
+TIMING = MeasureOptions(repeat=5, max_repeat=5, min_repeat_ms=2.0)
+"""Options of the timings of every number of parts, by turns, of which the best counts."""
 GAIN = 0.97
 """Share of the time of fewer parts that more parts have to stay below."""
 SPREAD_GAIN = 0.9
@@ -60,18 +61,13 @@ def least_times_ns(
     """Least time of a call in nanoseconds by numbers of parts, on all lanes of a pool, by turns."""
     memory = _Memory(call)
     launches = {counts: _launch(pool, memory, prepared) for counts, prepared in ways.items()}
-    numbers = {}
-    for counts, launch in launches.items():
-        pool.run(launch.program, number=2, assemble=True)  # cold caches, first touches
-        once_ns = max(1, pool.time_ns(launch.program, 1))
-        numbers[counts] = max(1, min(1000, ROUND_NS // once_ns))
-    best_ns = dict.fromkeys(ways, math.inf)
-    for _ in range(ROUNDS):
-        for counts, launch in launches.items():
-            number = numbers[counts]
-            elapsed_ns = pool.time_ns(launch.program, number) / number
-            best_ns[counts] = min(best_ns[counts], elapsed_ns)
-    return best_ns
+    cells = {
+        counts: Cell(partial(pool.time_ns, launch.program), TIMING.number)
+        for counts, launch in launches.items()
+    }
+    # Nobody waits for a better mode of the machine: all numbers of parts are timed in the same one.
+    sample(list(cells.values()), TIMING, ModeWatch(lambda: 0.0, TIMING.mode))
+    return {counts: cell.least_ns for counts, cell in cells.items()}
 
 
 def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
