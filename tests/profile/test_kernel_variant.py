@@ -11,11 +11,11 @@ from tvm_ios.cost.profile_key import stage_profile_key
 from tvm_ios.profile.kernel_variant import (
     Bytes,
     KernelVariant,
-    LibraryKernel,
     by_library,
     unsplit,
     with_variants,
 )
+from tvm_ios.profile.operator_prices import TVM
 
 
 def operator(name: str) -> Operator:
@@ -40,8 +40,8 @@ def test_version_algorithm_and_arithmetic_are_in_the_key_and_the_kernel_of_tvm_i
             [KernelVariant(workload=each.workload, code=code) for each in PLAIN.operators],
         )
         graph = by_library(whole, "cudnn", {0: name})
-        makers = [variant.library for variant in graph.variants]
-        assert makers == [LibraryKernel("cudnn", name), None]
+        makers = [(variant.maker, variant.call) for variant in graph.variants]
+        assert makers == [("cudnn", name), (TVM, "")]
         assert graph.operators[1] == whole.operators[1]
         assert stage_profile_key(whole, Stage(((0,),))) != stage_profile_key(graph, Stage(((0,),)))
         return stage_profile_key(graph, Stage(((0,),)))
@@ -58,8 +58,8 @@ def test_variants_that_differ_have_names_that_differ() -> None:
         {},
         {"workload": "conv2d-b"},
         {"code": "other"},
-        {"library": LibraryKernel("cudnn", "9")},
-        {"library": LibraryKernel("other", "9")},
+        {"maker": "cudnn", "call": "9"},
+        {"maker": "other", "call": "9"},
         {"split": False},
         {"bytes": Bytes.APART},
         {"bytes": Bytes.APART, "split": False},
@@ -77,7 +77,7 @@ def test_names_are_those_that_older_prices_are_kept_under() -> None:
     assert variant.name == "w@code@one-lane"
     assert replace(variant, bytes=Bytes.COPIED).name == "w@code@one-lane@copied"
     assert replace(variant, bytes=Bytes.APART).name == "w@code@apart@one-lane"
-    assert replace(variant, split=True, library=LibraryKernel("cudnn", "9")).name == "w@cudnn-9"
+    assert replace(variant, split=True, maker="cudnn", call="9").name == "w@cudnn-9"
 
 
 def test_operators_are_split_unless_they_are_named() -> None:

@@ -71,7 +71,7 @@ class Machine:
     def latency_ns(self, graph: VariantGraph, stage: Stage) -> float:
         (index,) = stage.groups[0]
         variant = graph.variants[index]
-        by_library = variant.library is not None
+        by_library = variant.maker != TVM
         key = (index, by_library, variant.split)
         self.timed[key] = self.timed.get(key, 0) + 1
         alone_ns = self.library_ns[index] if by_library else self.own_ns[index]

@@ -13,11 +13,11 @@ from enum import Enum
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.devices.traits import Rates
+from tvm_ios.profile.operator_prices import TVM
 
 __all__ = [
     "Bytes",
     "KernelVariant",
-    "LibraryKernel",
     "VariantGraph",
     "by_library",
     "unsplit",
@@ -40,16 +40,6 @@ class Bytes(Enum):
     """A piece of the merged result, in place; for members of a merge."""
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryKernel:
-    """Call of an operator library that computes an operator."""
-
-    library: str
-    """Key of the operator library in files, such as ``cudnn``."""
-    name: str
-    """Name of the call, with everything that changes its price."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelVariant:
     """A way to compute an operator, alone or as the member of a merge."""
@@ -58,8 +48,10 @@ class KernelVariant:
     """Workload of the operator."""
     code: str = ""
     """Digest of TVM's kernel; empty where nobody asked, ``view`` where none is needed."""
-    library: LibraryKernel | None = None
-    """Operator library in place of TVM's kernel; for members of a merge, of the merged kernel."""
+    maker: str = TVM
+    """Who computes the operator; for members of a merge, who computes the merged convolution."""
+    call: str = ""
+    """Name of an operator library's call, with everything that changes its price."""
     split: bool = True
     """True lets idle lanes help."""
     bytes: Bytes = Bytes.OWN
@@ -76,7 +68,7 @@ class KernelVariant:
     @property
     def name(self) -> str:
         """Name that the price is stored under; different variants have different names."""
-        maker = self.code if self.library is None else f"{self.library.library}-{self.library.name}"
+        maker = self.code if self.maker == TVM else f"{self.maker}-{self.call}"
         apart = self.bytes.value if self.bytes is Bytes.APART else ""
         slice_ = "" if apart else self.bytes.value
         lanes = "" if self.split else "@one-lane"
@@ -149,9 +141,7 @@ def by_library(graph: VariantGraph, library: str, names: Mapping[int, str]) -> V
     return with_variants(
         graph,
         [
-            replace(variant, library=LibraryKernel(library, names[index]))
-            if index in names
-            else variant
+            replace(variant, maker=library, call=names[index]) if index in names else variant
             for index, variant in enumerate(graph.variants)
         ],
     )

@@ -27,7 +27,7 @@ from tvm_ios.profile.kernel_variant import (
     by_library,
     with_kernel_identity,
 )
-from tvm_ios.profile.library_kernels import LibraryKernels, LibraryWay
+from tvm_ios.profile.library_kernels import LibraryKernels
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import build
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
@@ -40,9 +40,8 @@ __all__ = ["RelayStageRunner"]
 class _Merged:
     """Compiled kernels of a merge stage."""
 
-    library: int
-    ways: Mapping[str, LibraryWay]
-    """Merged kernels whose convolution an operator library computes, by the library's key."""
+    libraries: Mapping[str, int]
+    """Number of the built library by the maker of the merged convolution."""
     num_operators: int
 
 
@@ -120,10 +119,9 @@ class RelayStageRunner:
         copies = self._rates.copies(sum(costs_ns))
         if stage.is_merge:
             made = self._merged_library(variants, stage)
-            makers = {variants[index].library for index in stage.operators}
-            keys = {None if maker is None else maker.library for maker in makers}
-            way = made.ways.get(keys.pop() or "") if len(keys) == 1 else None
-            library = made.library if way is None else way.library
+            maker, *others = {variants[index].maker for index in stage.operators}
+            own = made.libraries[TVM]
+            library = own if others else made.libraries.get(maker, own)
             merged = [(library, index) for index in range(made.num_operators)]
             return self._native.prepare([merged], copies=copies)
         place = {index: self._place(variants[index], index) for index in stage.operators}
@@ -143,8 +141,8 @@ class RelayStageRunner:
 
     def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
         """Number of the library of an operator, and the operator's number there."""
-        if variant.library is not None:
-            return self._ways[variant.library.library].library, index
+        if variant.maker != TVM:
+            return self._ways[variant.maker].library, index
         if variant.bytes is not Bytes.APART:
             return self._base_library, index
         if index not in self._apart:
@@ -171,9 +169,9 @@ class RelayStageRunner:
             ]
             # Inside a network the slices of the merged convolution are views; outputs cannot be.
             library = self._add(merged, merged.staged.graph.without_outputs(), views)
+            ways = self.libraries.add(library, merged.staged.extraction.calls)
             self._merged[key] = _Merged(
-                library=library,
-                ways=self.libraries.add(library, merged.staged.extraction.calls),
+                libraries={TVM: library, **{by: way.library for by, way in ways.items()}},
                 num_operators=len(merged.staged.operator_names),
             )
         return self._merged[key]

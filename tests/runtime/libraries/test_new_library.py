@@ -237,11 +237,9 @@ class PricedByHand(RelayStageRunner):
         plain = [self.built.extraction.calls[index].op for index in stage.operators]
         cost_ns = 0
         for index, function in zip(stage.operators, plain, strict=True):
-            library = variants[index].library
-            assert library is None or library.name == "1.2-tile4"
-            cost_ns += (
-                KERNEL_NS if library is None else PRICES_NS[library.library][function.body.op.name]
-            )
+            maker, call = variants[index].maker, variants[index].call
+            assert call == ("" if maker == TVM else "1.2-tile4")
+            cost_ns += KERNEL_NS if maker == TVM else PRICES_NS[maker][function.body.op.name]
         made = super().prepare(graph, stage)
 
         def time_ns(number):
