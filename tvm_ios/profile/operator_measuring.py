@@ -14,7 +14,7 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
+from tvm_ios.profile.operator_prices import TVM, OperatorPrice, OperatorPrices
 
 __all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "measure_operators"]
 
@@ -42,7 +42,7 @@ def measure_operators(
     runner = kernels.runner
     every = range(len(kernels.graph))
     helped = runner.graphs
-    able: _Able = {maker: runner.library_names.get(maker, every) for maker in helped}
+    able: _Able = {TVM: every, **runner.library_names}
     ask = partial(_measured_ns, kernels, on_batch)
     if not runner.idle_lanes_help:
         found = ask([(helped, able)], every)

@@ -38,7 +38,7 @@ class StagePrices:
     def notes(self) -> tuple[str, ...]:
         """Lines that a reader of the prices ought to know; empty when all went well."""
         runner = self.kernels.runner
-        counts, titles = Counter(self.choice.makers), runner.libraries.titles()
+        counts, titles = Counter(self.choice.makers), runner.library_titles()
         libraries = (
             f"by itself, {counts[library]} of the {len(names)} operators that {titles[library]} "
             "can compute are fastest so"

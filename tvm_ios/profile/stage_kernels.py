@@ -19,6 +19,7 @@ from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.host import cached_libinfo
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.lanes import assign_lanes
+from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.merge_effects import View
 from tvm_ios.profile.kernel_variant import (
     Bytes,
@@ -27,9 +28,9 @@ from tvm_ios.profile.kernel_variant import (
     by_library,
     with_kernel_identity,
 )
-from tvm_ios.profile.library_kernels import LibraryKernels
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import build
+from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
@@ -69,11 +70,15 @@ class RelayStageRunner:
         """Lines that a reader of the prices ought to know, once the runner is closed."""
         self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
         self._base_library = self._add(built.kernels)
-        self.libraries = LibraryKernels(self._native, session.libraries(database), built.libraries)
-        """Calls of operator libraries to try in place of kernels."""
-        self._ways = self.libraries.add(self._base_library, built.extraction.calls)
+        self._opened = session.libraries(database)
+        calls = self._complete_calls(built.extraction.calls)
+        self._numbers = self._add_calls(self._base_library, calls)
         self.library_names: Mapping[str, Mapping[int, str]] = {
-            library: way.names for library, way in self._ways.items()
+            library.name.key: {
+                index: self._opened.open(library).price_name(call.descriptor)
+                for index, call in calls[library.name.key].items()
+            }
+            for library in built.libraries
         }
         """Operators that each library can compute, with the names of their calls, by key."""
         self._rates = session.device.traits.rates
@@ -101,6 +106,15 @@ class RelayStageRunner:
         """Per cent that concurrent groups of long operators cost more in a network than alone."""
         traits = self.session.device.traits
         return traits.concurrency_overhead_percent if self.lanes > 1 else 0
+
+    def library_titles(self) -> dict[str, str]:
+        """Name, version and options of each operator library for people, by its key in files."""
+        return {
+            library.name.key: " ".join(
+                filter(None, (self._opened.open(library).as_text(), library.options_text))
+            )
+            for library in self.built.libraries
+        }
 
     def close(self) -> None:
         """Stop the lanes; may be called twice."""
@@ -142,7 +156,7 @@ class RelayStageRunner:
     def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
         """Number of the library of an operator, and the operator's number there."""
         if variant.maker != TVM:
-            return self._ways[variant.maker].library, index
+            return self._numbers[variant.maker], index
         if variant.bytes is not Bytes.APART:
             return self._base_library, index
         if index not in self._apart:
@@ -169,12 +183,39 @@ class RelayStageRunner:
             ]
             # Inside a network the slices of the merged convolution are views; outputs cannot be.
             library = self._add(merged, merged.staged.graph.without_outputs(), views)
-            ways = self.libraries.add(library, merged.staged.extraction.calls)
+            calls = self._complete_calls(merged.staged.extraction.calls)
             self._merged[key] = _Merged(
-                libraries={TVM: library, **{by: way.library for by, way in ways.items()}},
+                libraries={TVM: library, **self._add_calls(library, calls)},
                 num_operators=len(merged.staged.operator_names),
             )
         return self._merged[key]
+
+    def _complete_calls(self, kernels: Sequence[Any]) -> dict[str, dict[int, LibraryCall]]:
+        """Calls of each operator library in place of kernel calls in Relay, by their positions.
+
+        The library finds out how each call is fastest.
+        """
+        found: dict[str, dict[int, LibraryCall]] = {}
+        for library in self.built.libraries:
+            able = {i: call for i, call in enumerate(library_calls(kernels, library)) if call}
+            complete = self._opened.open(library).complete(
+                call.descriptor for call in able.values()
+            )
+            found[library.name.key] = {
+                index: LibraryCall(library.name, made)
+                for index, call in able.items()
+                if (made := complete[call.descriptor]) is not None
+            }
+        return found
+
+    def _add_calls(
+        self, library: int, calls: Mapping[str, Mapping[int, LibraryCall]]
+    ) -> dict[str, int]:
+        """Number of a built library with the calls of each operator library, by its key."""
+        if not calls:
+            return {}
+        numbers = self._native.with_calls(library, list(calls.values()), self._opened)
+        return dict(zip(calls, numbers, strict=True))
 
     def _add(
         self,
