@@ -85,18 +85,22 @@ def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) 
     assert settled_choice(kernels, prices) == prices.choice()
 
 
-@pytest.mark.slow(1)
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
 def test_ways_that_were_settled_are_not_timed_again(
     runner: RelayStageRunner, tmp_path: Path
 ) -> None:
     database = ProfileDatabase(tmp_path / "prices.sqlite")
-    first, again = (
-        settled_prices(MeasuredKernels(runner, database=database, options=MEASURE))
-        for _ in range(2)
-    )
-    assert first.kernels.counters.priced > 0
-    assert again.kernels.counters.priced == 0
-    assert again.choice.makers == first.choice.makers
-    assert again.choice.unsplit == first.choice.unsplit
-    assert set(first.choice.unsplit) <= set(first.choice.prices.choice().short)
+    kernels = MeasuredKernels(runner, database=database, options=MEASURE)
+    settled = plain_choice(kernels.graph, unsplit=(1,))
+    KnownWays(kernels.choices, kernels.identity).keep("by price", settled, busy=False)
+    assert settled_choice(kernels, settled.prices) == settled
+    assert kernels.counters.requested == 0
+
+
+@pytest.mark.slow(1)
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_prices_are_settled_by_measuring(kernels: MeasuredKernels) -> None:
+    prices = settled_prices(kernels)
+    assert kernels.counters.priced > 0
+    assert set(prices.choice.unsplit) <= set(prices.choice.prices.choice().short)
+    assert prices.alone_ns == prices.choice.alone_ns
