@@ -49,7 +49,7 @@ class KernelVariant:
     code: str = ""
     """Digest of TVM's kernel; empty where nobody asked, ``view`` where none is needed."""
     maker: str = TVM
-    """Who computes the operator; for members of a merge, who computes the merged convolution."""
+    """Maker of the operator; for members of a merge, maker of the merged convolution."""
     call: str = ""
     """Name of an operator library's call, with everything that changes its price."""
     split: bool = True
