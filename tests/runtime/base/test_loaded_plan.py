@@ -70,7 +70,7 @@ def test_calls_point_to_the_tensors_of_a_plan(plan):
         assert tuple((ctypes.c_int64 * made.ndim).from_address(made.shape)) == tensor.shape
     for number, launch in enumerate(plan.launches):
         for whole in (False, True):
-            made = NativeLaunch.from_address(loaded.launch(number, whole=whole))
+            made = NativeLaunch.from_address(loaded.launch(number, unsplit=whole))
             assert (made.kernel, made.resource or 0) == (0x100 + number, number)
             assert made.serial == (whole or number == 1 or not launch.split)
             tensors = (*launch.inputs, *launch.outputs)

@@ -68,9 +68,9 @@ class LoadedPlan:
                 self.handle, number, kernel.address, kernel.resource or None, kernel.serial
             )
 
-    def launch(self, number: int, *, whole: bool = False) -> int:
-        """Address of a launch; with ``whole`` of its twin that idle lanes do not help with."""
-        row = number + self._count if whole else number
+    def launch(self, number: int, *, unsplit: bool = False) -> int:
+        """Address of a launch; with ``unsplit`` of its twin that idle lanes do not help with."""
+        row = number + self._count if unsplit else number
         return self._launches + row * ctypes.sizeof(NativeLaunch)
 
     def tensor(self, number: int) -> int:

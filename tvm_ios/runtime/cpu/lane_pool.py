@@ -10,11 +10,14 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvm_ios.errors import ExecutionError, OptionError
-from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, NativeTraceRow, PoolOptions
 from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
+
+if TYPE_CHECKING:
+    from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 
 __all__ = [
     "LaneOptions",

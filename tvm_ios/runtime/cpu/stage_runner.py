@@ -169,8 +169,8 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
                 position = library.position.get(operator)
                 if position is not None:
                     loaded = library.load()
-                    whole = (number, operator) in unsplit
-                    row.append(loaded.launches.launch(position, whole=whole))
+                    alone = (number, operator) in unsplit
+                    row.append(loaded.launches.launch(position, unsplit=alone))
                     names.append(library.plan.launches[position].operator)
                     reasons.append(partial(loaded.failure, position))
             if row:
