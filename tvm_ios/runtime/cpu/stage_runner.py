@@ -43,8 +43,8 @@ __all__ = [
 class Launches(Protocol):
     """Prepared kernel calls, one for each launch of a plan."""
 
-    def launch(self, number: int, *, whole: bool = False) -> int:
-        """Address of a call; with ``whole`` of its twin that idle lanes do not help with."""
+    def launch(self, number: int, *, unsplit: bool = False) -> int:
+        """Address of a call; with ``unsplit`` of its twin that idle lanes do not help with."""
         ...
 
 

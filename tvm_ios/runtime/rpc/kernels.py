@@ -47,9 +47,9 @@ class RemotePlan:
         self._kept = kept
         weakref.finalize(self, connection.free_later, handle, Kind.PLAN).atexit = False
 
-    def launch(self, number: int, *, whole: bool = False) -> int:
-        """Address of a call; with ``whole`` of its twin that idle lanes do not help with."""
-        return self._first + (number + self._count * whole) * self._size_bytes
+    def launch(self, number: int, *, unsplit: bool = False) -> int:
+        """Address of a call; with ``unsplit`` of its twin that idle lanes do not help with."""
+        return self._first + (number + self._count * unsplit) * self._size_bytes
 
 
 class RemoteKernels:
