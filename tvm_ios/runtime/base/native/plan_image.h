@@ -107,7 +107,9 @@ typedef struct {
   PlanImage image;
   Launch* launches; /* as planned, and then all of them once more, on one lane each */
   DLTensor* tensors;
-  char** places; /* where each buffer begins */
+  char** places;    /* where each buffer begins */
+  int32_t* firsts;  /* of each buffer, one of its tensors; -1: it has none */
+  int32_t* further; /* of each tensor, another one of its buffer; -1: it is the last */
 } Plan;
 
 #endif

@@ -230,9 +230,10 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
   size_t launches = 2 * (size_t)image.header->num_launches;
   size_t tensors = (size_t)image.header->num_tensors;
   size_t arguments = (size_t)image.header->num_arguments;
+  size_t buffers = (size_t)image.header->num_buffers;
   Plan* plan = calloc(1, sizeof *plan + launches * sizeof(Launch) + tensors * sizeof(DLTensor) +
                              arguments * (sizeof(TVMValue) + sizeof(int32_t)) +
-                             (size_t)image.header->num_buffers * sizeof(char*));
+                             buffers * sizeof(char*) + (buffers + tensors) * sizeof(int32_t));
   if (!plan) {
     refuse("no memory for a plan of %d launches", image.header->num_launches);
     free((void*)image.header);
@@ -244,13 +245,20 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
   TVMValue* values = (TVMValue*)(plan->tensors + tensors);
   plan->places = (char**)(values + arguments);
   /* Every argument is a tensor, so all launches share codes. */
-  int32_t* codes = (int32_t*)(plan->places + image.header->num_buffers);
+  plan->firsts = (int32_t*)(plan->places + buffers);
+  plan->further = plan->firsts + buffers;
+  int32_t* codes = plan->further + tensors;
   for (size_t i = 0; i < arguments; ++i) {
     codes[i] = TYPE_TENSOR;
     values[i].v_handle = &plan->tensors[image.arguments[i]];
   }
-  for (int32_t i = 0; i < image.header->num_tensors; ++i)
+  memset(plan->firsts, -1, buffers * sizeof(int32_t));
+  for (int32_t i = 0; i < image.header->num_tensors; ++i) {
     describe_tensor(plan, i, device_type, device_id);
+    int32_t* first = &plan->firsts[image.tensors[i].buffer];
+    plan->further[i] = *first;
+    *first = i;
+  }
   for (int32_t i = 0; i < image.header->num_launches; ++i) describe_launch(plan, i, values, codes);
   return plan;
 }
@@ -259,9 +267,8 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
  * address has it. */
 void tvm_ios_plan_place(Plan* plan, int32_t buffer, void* address) {
   plan->places[buffer] = address;
-  for (int32_t i = 0; i < plan->image.header->num_tensors; ++i)
-    if (plan->image.tensors[i].buffer == buffer)
-      plan->tensors[i].data = plan->places[buffer] + plan->image.tensors[i].byte_offset;
+  for (int32_t i = plan->firsts[buffer]; i >= 0; i = plan->further[i])
+    plan->tensors[i].data = plan->places[buffer] + plan->image.tensors[i].byte_offset;
 }
 
 /* Give a launch its kernel; `serial` keeps its parallel regions on one lane in any case. */
