@@ -92,9 +92,8 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the model and print what was asked for; return 0."""
     timing = _Timing(repeat=arguments.repeat, number=arguments.number, warmup=arguments.warmup)
-    identity = read_footer(
-        arguments.file
-    ).identity  # a file that is none is told before TVM is loaded
+    # A file that is none is told before TVM is loaded.
+    identity = read_footer(arguments.file).identity
     given = None if arguments.inputs is None else read_arrays(arguments.inputs)
     prepare_process(arguments.lanes or identity.lanes)
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tvm import tir
 
 from tvm_ios.relay.row_kernels.costs import is_dear, passes_of, readers_of
-from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
+from tvm_ios.relay.row_kernels.loops import ENOUGH_TASKS, allocated, loop, sequence, vector
 from tvm_ios.relay.row_kernels.values import Computation, Value
 
 __all__ = ["Emitter", "Point"]
@@ -26,9 +26,7 @@ SUMS = 4
 """Vectors that a reduction is summed up in, so that additions need not wait for each other."""
 TURNS = range(1, 9)
 """Numbers of rows, one after the other, for which buffers may be allocated together: TVM takes
-those above 1024 bytes from its pool, which takes as long as ten vectors do."""
-ENOUGH_TASKS = 64
-"""Iterations of a parallel loop that lanes can share evenly."""
+those above 1024 bytes from its pool, which may take as long as a row."""
 NEAR_BYTES = 32 << 10
 """Bytes of the nearest cache, which rows that are computed at once should fit."""
 

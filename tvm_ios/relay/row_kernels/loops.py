@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 
 from tvm import tir
 
-__all__ = ["allocated", "loop", "sequence", "vector"]
+__all__ = ["ENOUGH_TASKS", "allocated", "loop", "sequence", "vector"]
+
+ENOUGH_TASKS = 64
+"""Iterations of a parallel loop that lanes can share evenly."""
 
 
 def vector(width: int, make: Callable[[tir.PrimExpr], tir.Stmt], dtype: str = "int32") -> tir.Stmt:

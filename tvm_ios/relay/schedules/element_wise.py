@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tvm import te, tir
 
+from tvm_ios.relay.row_kernels.loops import ENOUGH_TASKS
 from tvm_ios.relay.row_kernels.tensors import stages_of
 from tvm_ios.relay.schedules.flat_axes import (
     TILE,
@@ -27,8 +28,6 @@ __all__ = ["HELD", "schedule_element_wise"]
 HELD = "tvm_ios_held"
 """Attribute of computations whose elements are read often enough to have memory of their own."""
 
-ENOUGH_TASKS = 64
-"""Iterations of a parallel loop that lanes can share evenly."""
 FEW_TASKS = 4
 """Outer iterations below which lanes share the inner loop instead, if it is long."""
 LONG = 4096
