@@ -8,18 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.runtime.libraries.onednn.calls import SOFTMAX, tensor
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.cpu.lane_pool import LanePool
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind, Window
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, in_order
-
-
-def tensor(*extents: int, position: int | None = None, layout: str = "") -> OnednnTensor:
-    return OnednnTensor(
-        position=position, shape=extents, extents=extents, format=layout or in_order(len(extents))
-    )
 
 
 def slopes(*extents: int, position: int) -> Step:
@@ -40,15 +34,8 @@ def processor(onednn, monkeypatch) -> Iterator[OnednnProcessor]:
 
 def test_what_is_refused_as_invalid_is_not_computed(processor):
     """oneDNN 3.2 calls a softmax with a product so, and poolings in blocks without AVX-512."""
-    bare = OnednnCall(
-        primitive=Primitive.SOFTMAX,
-        data=tensor(8, 16, 16, position=0),
-        weight=None,
-        bias=None,
-        result=tensor(8, 16, 16),
-    )
     product = Step(kind=StepKind.MULTIPLY, operand=tensor(8, 16, 16, position=1))
-    call = replace(bare, steps=(product,))
+    call = replace(SOFTMAX, steps=(product,))
     assert processor.complete([call]) == {call: None}
 
 

@@ -8,24 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.runtime.libraries.onednn.calls import SOFTMAX, tensor
 from tests.runtime.libraries.onednn.prepared import LANE, prepared
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.libraries.onednn import native_calls
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import OnednnRefusalError
-from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, in_order
-
-
-def tensor(*extents: int, position: int | None = None, constant: bool = False) -> OnednnTensor:
-    return OnednnTensor(
-        position=position,
-        shape=extents,
-        extents=extents,
-        format=in_order(len(extents)),
-        constant=constant,
-    )
-
 
 PRODUCT = OnednnCall(
     primitive=Primitive.PRODUCT,
@@ -34,13 +23,6 @@ PRODUCT = OnednnCall(
     bias=None,
     result=tensor(64, 128),
     steps=(Step(kind=StepKind.GELU),),
-)
-SOFTMAX = OnednnCall(
-    primitive=Primitive.SOFTMAX,
-    data=tensor(8, 16, 16, position=0),
-    weight=None,
-    bias=None,
-    result=tensor(8, 16, 16),
 )
 
 
