@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 from tvm_ios.compile.built_model import BuiltModel, ModelKernels
@@ -69,10 +70,9 @@ class RelayStageRunner:
         self.notes: tuple[str, ...] = ()
         """Lines that a reader of the prices ought to know, once the runner is closed."""
         self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
-        self._base_library = self._add(built.kernels)
         self._opened = session.libraries(database)
         calls = self._complete_calls(built.extraction.calls)
-        self._numbers = self._add_calls(self._base_library, calls)
+        self._numbers = self._add(built.kernels, calls=calls)
         self.library_names: Mapping[str, Mapping[int, str]] = {
             library.name.key: {
                 index: self._opened.open(library).price_name(call.descriptor)
@@ -151,18 +151,16 @@ class RelayStageRunner:
 
     def needs_no_kernel(self, operator: int) -> bool:
         """True if an operator became a view, which depends on the whole graph."""
-        return self._native.needs_no_kernel(self._base_library, operator)
+        return self._native.needs_no_kernel(self._numbers[TVM], operator)
 
     def _place(self, variant: KernelVariant, index: int) -> tuple[int, int]:
         """Number of the library of an operator, and the operator's number there."""
-        if variant.maker != TVM:
+        if variant.maker != TVM or variant.bytes is not Bytes.APART:
             return self._numbers[variant.maker], index
-        if variant.bytes is not Bytes.APART:
-            return self._base_library, index
         if index not in self._apart:
             kernels = self.built.kernels
             alone = kernels.staged.graph.alone(index)
-            self._apart[index] = self._add(kernels, alone, [None])
+            self._apart[index] = self._add(kernels, alone, [None])[TVM]
         return self._apart[index], 0
 
     def _merged_library(self, variants: Sequence[KernelVariant], stage: Stage) -> _Merged:
@@ -182,10 +180,10 @@ class RelayStageRunner:
                 for member, slice_ in zip(sliced, slices, strict=True)
             ]
             # Inside a network the slices of the merged convolution are views; outputs cannot be.
-            library = self._add(merged, merged.staged.graph.without_outputs(), views)
+            graph = merged.staged.graph.without_outputs()
             calls = self._complete_calls(merged.staged.extraction.calls)
             self._merged[key] = _Merged(
-                libraries={TVM: library, **self._add_calls(library, calls)},
+                libraries=self._add(merged, graph, views, calls),
                 num_operators=len(merged.staged.operator_names),
             )
         return self._merged[key]
@@ -208,23 +206,24 @@ class RelayStageRunner:
             }
         return found
 
-    def _add_calls(
-        self, library: int, calls: Mapping[str, Mapping[int, LibraryCall]]
-    ) -> dict[str, int]:
-        """Number of a built library with the calls of each operator library, by its key."""
-        if not calls:
-            return {}
-        numbers = self._native.with_calls(library, list(calls.values()), self._opened)
-        return dict(zip(calls, numbers, strict=True))
-
     def _add(
         self,
         kernels: ModelKernels,
         graph: KernelGraph | None = None,
         views: Sequence[View] | None = None,
-    ) -> int:
+        calls: Mapping[str, Mapping[int, LibraryCall]] = MappingProxyType({}),
+    ) -> dict[str, int]:
+        """Number of a built library with the operators of each maker; ``calls`` are by its key."""
         staged = kernels.staged
         if views is None:
             views = [placement.view for placement in staged.placements]
         export = partial(self.session.export, kernels)
-        return self._native.add_library(export, graph or staged.graph, staged.params, views)
+        first = self._native.add_library(
+            export,
+            graph or staged.graph,
+            staged.params,
+            views,
+            ways=list(calls.values()),
+            libraries=self._opened,
+        )
+        return {maker: first + number for number, maker in enumerate((TVM, *calls))}

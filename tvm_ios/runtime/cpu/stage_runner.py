@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tvm_ios.errors import CostError, ExecutionError
+from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
@@ -57,9 +57,6 @@ class StageCalls:
     """Objects that must live as long as the calls."""
     calls: LaunchCalls | None = None
     """Calls of operator libraries among them; None where no operator library computes."""
-    extend: Callable[[ExecutionPlan, OpenLibraries], StageCalls] | None = None
-    """Prepares the calls of a plan with more launches, by operator libraries, over the same
-    tensors; None where no operator library computes."""
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
         """The error of the launch at a position of the plan, if its operator library failed."""
@@ -77,7 +74,13 @@ class StageLanes(Protocol):
         """Number of lanes."""
         ...
 
-    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+    def load(
+        self,
+        path: Path,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
+    ) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
         ...
 
@@ -201,18 +204,14 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             if loaded.calls is not None:
                 loaded.calls.close()
 
-    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
-        return self._pool.load(path, plan, params)
-
-    def _with_calls(
-        self, loaded: StageCalls, plan: ExecutionPlan, libraries: OpenLibraries
+    def _load(
+        self,
+        path: Path,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
     ) -> StageCalls:
-        if loaded.extend is None:
-            raise CostError("no library computes on the device of an RPC tracker; leave it out")
-        try:
-            return loaded.extend(plan, libraries)
-        except ExecutionError as error:
-            raise CostError(f"stages cannot be priced: {error}") from error
+        return self._pool.load(path, plan, params, libraries)
 
 
 class LocalStageLanes(LanePool):
@@ -222,30 +221,21 @@ class LocalStageLanes(LanePool):
         self._shared = shared_runtime()
         super().__init__(self._shared, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
 
-    def load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> StageCalls:
+    def load(
+        self,
+        path: Path,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
+    ) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
         memory = PlanMemory(plan, params)
         _fill_tensors(memory, params)
-        return _prepared(plan, library=KernelLibrary(path, self._shared), memory=memory)
-
-
-def _prepared(
-    plan: ExecutionPlan,
-    libraries: OpenLibraries | None = None,
-    *,
-    library: KernelLibrary,
-    memory: PlanMemory,
-) -> StageCalls:
-    """The calls of a plan over the tensors of a memory."""
-    calls = None if libraries is None else LaunchCalls(libraries)
-    loaded = memory.load(library.runtime, plan)
-    loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
-    return StageCalls(
-        loaded,
-        kept=(library, memory),
-        calls=calls,
-        extend=partial(_prepared, library=library, memory=memory),
-    )
+        library = KernelLibrary(path, self._shared)
+        calls = None if libraries is None else LaunchCalls(libraries)
+        loaded = memory.load(library.runtime, plan)
+        loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
+        return StageCalls(loaded, kept=(library, memory), calls=calls)
 
 
 def _fill_tensors(memory: PlanMemory, params: Collection[str]) -> None:

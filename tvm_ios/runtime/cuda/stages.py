@@ -90,7 +90,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         A stage has operators of one library, under any of its numbers.
         """
         used = {pair[0]: self._library(*pair) for group in groups for pair in group}
-        if len({id(library.load().memory) for library in used.values()}) > 1:
+        if len({id(library.load()) for library in used.values()}) > 1:
             raise CostError(
                 f"a stage has operators of libraries {sorted(used)}; price them by themselves"
             )
@@ -104,8 +104,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
                 lanes.append((len(lanes) if homes is None else homes[place]) % self.lanes)
         if not rows:
             return PreparedStage(lambda _runs: 0, ())
-        # The launches of further numbers begin with those of the first, and are the same for all.
-        library = max(used.values(), key=lambda library: len(library.plan.launches))
+        library = next(iter(used.values()))
         plan = stage_plan(library.plan, rows, lanes, copies=copies)
         try:
             return self._captured(plan, library.load(), copies)
@@ -132,17 +131,17 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         for loaded in self._loaded:
             loaded.memory.release()
 
-    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> _OnGpu:
-        try:
-            memory = CudaMemory(plan, params, self._device)
-            _fill(memory, params)
-        except ExecutionError as error:
-            raise CostError(f"stages cannot be priced: {error}") from error
-        return _OnGpu(kernels=KernelLibrary(path, shared_runtime()), memory=memory)
-
-    def _with_calls(self, loaded: _OnGpu, plan: ExecutionPlan, libraries: OpenLibraries) -> _OnGpu:
-        del plan  # its calls are prepared with each stage
-        return replace(loaded, libraries=libraries)
+    def _load(
+        self,
+        path: Path,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
+    ) -> _OnGpu:
+        memory = CudaMemory(plan, params, self._device)
+        _fill(memory, params)
+        kernels = KernelLibrary(path, shared_runtime())
+        return _OnGpu(kernels=kernels, memory=memory, libraries=libraries)
 
     def _captured(self, plan: ExecutionPlan, loaded: _OnGpu, copies: int) -> CudaStage:
         streams = CudaStreamExecutor(

@@ -90,53 +90,46 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         graph: KernelGraph,
         params: Mapping[str, Any],
         views: Sequence[SliceView | ConcatView | None],
+        ways: Sequence[Mapping[int, LibraryCall]] = (),
+        libraries: OpenLibraries | None = None,
     ) -> int:
         """Plan a library with memory of its own for each of its tensors; return its number.
 
-        ``export`` writes it by ``export_library`` and returns its path; called once. All tensors
-        but parameters start as small random numbers; views of operators are taken where legal.
+        Each of ``ways`` gets a number after that, in turn. Such a number stands for the same
+        tensors, with operator libraries for some operators, so a stage may mix them.
+
+        Parameters
+        ----------
+        export
+            Writes the library by ``export_library`` and returns its path; called once. All tensors
+            but parameters start as small random numbers.
+        views
+            View of each operator, taken where legal.
+        ways
+            Complete calls by operator.
+        libraries
+            Maker of those calls, which outlives this.
         """
         # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
         plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
-        self._libraries.append(
-            StageLibrary(
-                plan=plan,
-                load=cache(lambda: self._kept(self._load(export(), plan, params))),
-                position={
-                    launch.operator_index: number for number, launch in enumerate(plan.launches)
-                },
-                num_operators=len(places),
-            )
-        )
-        return len(self._libraries) - 1
-
-    def with_calls(
-        self, library: int, ways: Sequence[Mapping[int, LibraryCall]], libraries: OpenLibraries
-    ) -> tuple[int, ...]:
-        """Further numbers for a library, each with operator libraries for some of its operators.
-
-        All its numbers stand for the same tensors, so a stage may mix them. Each of ``ways`` has
-        the complete calls of one number by operator; ``libraries`` make them, and outlive this.
-        """
-        base = self._libraries[library]
-        launches = list(base.plan.launches)
-        positions: list[dict[int, int]] = []
+        launches = list(plan.launches)
+        positions = [{launch.operator_index: number for number, launch in enumerate(launches)}]
         for calls in ways:
-            own = dict(base.position)
-            for launch in base.plan.launches:
+            own = dict(positions[0])
+            for launch in plan.launches:
                 if launch.operator_index in calls:
                     own[launch.operator_index] = len(launches)
                     launches.append(replace(launch, call=calls[launch.operator_index]))
             positions.append(own)
-        plan = replace(base.plan, launches=tuple(launches))
-        loaded = self._kept(self._with_calls(base.load(), plan, libraries))
+        plan = replace(plan, launches=tuple(launches))
+        load = cache(lambda: self._kept(export, plan, params, libraries))
         first = len(self._libraries)
         self._libraries += [
-            replace(base, plan=plan, position=position, load=lambda: loaded)
+            StageLibrary(plan=plan, load=load, position=position, num_operators=len(places))
             for position in positions
         ]
-        return tuple(range(first, len(self._libraries)))
+        return first
 
     def needs_no_kernel(self, library: int, operator: int) -> bool:
         """True if an operator became a view, so running it costs nothing."""
@@ -186,14 +179,30 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         """Give back kernels, memory, lanes and streams; may be called twice."""
 
     @abstractmethod
-    def _load(self, path: Path, plan: ExecutionPlan, params: Mapping[str, Any]) -> Loaded:
-        """Load the kernels of a plan, and give its tensors memory and values."""
+    def _load(
+        self,
+        path: Path,
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
+    ) -> Loaded:
+        """Load the kernels of a plan, and give its tensors memory and values.
 
-    @abstractmethod
-    def _with_calls(self, loaded: Loaded, plan: ExecutionPlan, libraries: OpenLibraries) -> Loaded:
-        """Loaded kernels and memory, extended to a plan with further launches over them."""
+        ``libraries`` make the calls of its launches; None where no operator library computes.
+        """
 
-    def _kept(self, loaded: Loaded) -> Loaded:
+    def _kept(
+        self,
+        export: Callable[[], Path],
+        plan: ExecutionPlan,
+        params: Mapping[str, Any],
+        libraries: OpenLibraries | None,
+    ) -> Loaded:
+        """A library that was just loaded, to be given back by :meth:`close`."""
+        try:
+            loaded = self._load(export(), plan, params, libraries)
+        except ExecutionError as error:
+            raise CostError(f"stages cannot be priced: {error}") from error
         self._loaded.append(loaded)
         return loaded
 
