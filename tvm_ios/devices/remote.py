@@ -20,12 +20,12 @@ from tvm.contrib import cc
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import CostError, HostError
-from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, uses_libraries
 from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.libraries.stage_libraries import StageLibrary
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.runtime.rpc.executor import RemoteExecutor
@@ -177,17 +177,11 @@ class RemoteStageLanes(RemoteLanes):
         super().__init__(connection, lanes)
         self._session = session
 
-    def load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,  # noqa: ARG002 - their calls are refused
-    ) -> StageCalls:
+    def load(self, library: StageLibrary) -> StageCalls:
         """Upload an exported library, and prepare the calls of its plan."""
-        if uses_libraries(plan):
+        if uses_libraries(library.plan):
             raise CostError("no library computes on the device of an RPC tracker; leave it out")
-        kernels = self._session.kernels(path, params)
-        addresses, memory = kernels.place(plan)
-        kernels.scatter(plan, addresses)
-        return StageCalls(kernels.load(plan, addresses, memory))
+        kernels = self._session.kernels(library.export(), library.params)
+        addresses, memory = kernels.place(library.plan)
+        kernels.scatter(library.plan, addresses)
+        return StageCalls(kernels.load(library.plan, addresses, memory))

@@ -6,40 +6,17 @@ import shutil
 
 import pytest
 
-from tvm_ios.plan.plan import ExecutionPlan, Launch
-from tvm_ios.runtime.cuda.stages import stage_plan
+from tvm_ios.runtime.cuda.stages import stage_groups
 
 KERNEL_NS, VIEW_NS = 1000, 1
 
 
-def plan(count):
-    return ExecutionPlan(
-        lanes=2,
-        buffers=(),
-        tensors=(),
-        launches=tuple(
-            Launch(operator=f"o{n}", operator_index=n, kernel=f"k{n}", inputs=(), outputs=())
-            for n in range(count)
-        ),
-        groups=(),
-        inputs=(),
-        outputs=(),
-        arena_bytes=0,
-    )
-
-
-def test_a_stage_plan_repeats_the_stage_copy_after_copy():
-    made = stage_plan(plan(5), [[4, 1], [2]], [1, 0], copies=2)
-    assert [launch.operator for launch in made.launches] == ["o4", "o1", "o2", "o4", "o1", "o2"]
-    assert [group.launches for group in made.groups] == [(0, 1), (2,), (3, 4), (5,)]
-    assert [group.dependencies for group in made.groups] == [(), (), (0, 1), (0, 1)]
-    assert [(group.stage, group.position) for group in made.groups] == [
-        (0, 0),
-        (0, 1),
-        (1, 0),
-        (1, 1),
-    ]
-    assert [group.lane for group in made.groups] == [1, 0, 1, 0]
+def test_a_stage_repeats_its_groups_copy_after_copy():
+    groups = stage_groups([[4, 1], [2]], [1, 0], copies=2)
+    assert [group.launches for group in groups] == [(4, 1), (2,), (4, 1), (2,)]
+    assert [group.dependencies for group in groups] == [(), (), (0, 1), (0, 1)]
+    assert [(group.stage, group.position) for group in groups] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [group.lane for group in groups] == [1, 0, 1, 0]
 
 
 # Slices are views at batch one, so a merged convolution is one kernel. In the small network the

@@ -146,6 +146,8 @@ class Seen:
     """By lane, whether the model brought the code along."""
     completed: int = 0
     open: int = 0
+    fails: int = 0
+    """1 lets every call fail that is prepared from now on."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ class FakeLane:
 
     def prepare(self, call: FakeCall, operator: str) -> Prepared:
         assert call.tile == 4, f"{operator} is not complete"
-        native = NativeCall(size=int(np.prod(call.shape)), kind=KINDS.index(call.kind))
+        size, kind = int(np.prod(call.shape)), KINDS.index(call.kind)
+        native = NativeCall(size=size, kind=kind, fails=self.seen.fails)
         self.seen.prepared.append(Prepared(native, self.function))
         return self.seen.prepared[-1]
 
@@ -507,8 +510,7 @@ def test_a_call_that_fails_while_it_is_priced_says_why(built, library):
         RelayStageRunner(built, lanes=1, session=session) as runner,
     ):
         kernels = MeasuredKernels(runner, options=MEASURE)
-        for prepared in library.seen.prepared:
-            prepared.native.fails = 1
+        library.seen.fails = 1
         with pytest.raises(CostError, match=r"operator '\w+' .*priced: status 7 of Fake 1.2"):
             measure_operators(kernels)
         for prepared in library.seen.prepared:

@@ -68,6 +68,14 @@ class LoadedPlan:
                 self.handle, number, kernel.address, kernel.resource or None, kernel.serial
             )
 
+    def bound(self, kernels: Mapping[int, Kernel]) -> ctypes.Array[NativeLaunch]:
+        """A copy of the launches in which some have kernels; valid as long as this."""
+        rows = (NativeLaunch * self._count).from_address(self._launches)
+        made = type(rows).from_buffer_copy(rows)
+        for number, kernel in kernels.items():
+            made[number].kernel, made[number].resource = kernel.address, kernel.resource or None
+        return made
+
     def launch(self, number: int, *, unsplit: bool = False) -> int:
         """Address of a launch; with ``unsplit`` of its twin that idle lanes do not help with."""
         row = number + self._count if unsplit else number

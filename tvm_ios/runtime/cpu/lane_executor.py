@@ -12,7 +12,7 @@ from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane, kernels_of
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
 
 __all__ = ["LaneExecutor"]
 
@@ -53,7 +53,7 @@ class LaneExecutor:
         self._calls = calls
         barriers = options is not None and options.barriers
         self._loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)
-        self._loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
+        self._loaded.bind(host_kernels(plan, library, calls))
         self._memory = memory
         self._program = self._pool.plan_program(self._loaded, poison=poison)
 

@@ -6,29 +6,27 @@ A program is made in microseconds: kernels are loaded and calls prepared once a 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.open_libraries import (
-    LaunchCalls,
-    OpenLibraries,
-    host_lane,
-    kernels_of,
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
+from tvm_ios.runtime.libraries.stage_libraries import (
+    LibraryStageRunner,
+    PreparedStage,
+    StageLaunch,
+    StageLibrary,
 )
-from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = [
     "Launches",
@@ -74,13 +72,7 @@ class StageLanes(Protocol):
         """Number of lanes."""
         ...
 
-    def load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> StageCalls:
+    def load(self, library: StageLibrary) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
         ...
 
@@ -148,51 +140,6 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         """Number of threads, the caller's included."""
         return self._pool.lanes
 
-    def prepare(
-        self,
-        groups: Sequence[Sequence[tuple[int, int]]],
-        *,
-        unsplit: Collection[tuple[int, int]] = (),
-        homes: Sequence[int] | None = None,
-        copies: int = 1,
-    ) -> StageProgram:
-        """Make a stage ready as a program of its lanes.
-
-        Several groups change lanes from copy to copy, so their data have to come from another
-        core's cache, as in a network.
-        """
-        rows: list[list[int]] = []
-        names: list[str] = []
-        reasons: list[_Reason] = []
-        lanes: list[int] = []
-        for place, group in enumerate(groups):
-            row = []
-            for number, operator in group:
-                library = self._library(number, operator)
-                position = library.position.get(operator)
-                if position is not None:
-                    loaded = library.load()
-                    alone = (number, operator) in unsplit
-                    row.append(loaded.launches.launch(position, unsplit=alone))
-                    names.append(library.plan.launches[position].operator)
-                    reasons.append(partial(loaded.failure, position))
-            if row:
-                rows.append(row)
-                lanes.append(len(lanes) if homes is None else homes[place])
-        count = len(rows)
-        copied = range(copies if count else 1)
-        program = self._pool.program(
-            rows * len(copied),
-            [
-                range(count * (copy + 1), count * (copy + 2)) if copy + 1 < copies else ()
-                for copy in copied
-                for _ in rows
-            ],
-            homes=[lane + (copy if count > 1 else 0) for copy in copied for lane in lanes],
-        )
-        timed = partial(self._pool.time_ns, program)
-        return StageProgram(timed, names, reasons, copies=len(copied))
-
     def ping_pong_ns(self) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         return self._pool.ping_pong_ns()
@@ -200,18 +147,43 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()
-        for loaded in self._loaded:
+        for loaded in self._loaded.values():
             if loaded.calls is not None:
                 loaded.calls.close()
 
-    def _load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> StageCalls:
-        return self._pool.load(path, plan, params, libraries)
+    def _load(self, library: StageLibrary) -> StageCalls:
+        return self._pool.load(library)
+
+    def _stage(
+        self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
+    ) -> StageProgram:
+        """Program of a stage.
+
+        Several groups change lanes from copy to copy, so their data have to come from another
+        core's cache, as in a network.
+        """
+        count = len(rows)
+        addresses = [[self._address(each) for each in row] for row in rows]
+        program = self._pool.program(
+            addresses * copies,
+            [
+                range(count * (copy + 1), count * (copy + 2)) if copy + 1 < copies else ()
+                for copy in range(copies)
+                for _ in rows
+            ],
+            homes=[lane + (copy if count > 1 else 0) for copy in range(copies) for lane in lanes],
+        )
+        launches = [each for row in rows for each in row]
+        return StageProgram(
+            partial(self._pool.time_ns, program),
+            [each.launch.operator for each in launches],
+            [partial(self.loaded(each.library).failure, each.position) for each in launches],
+            copies=copies,
+        )
+
+    def _address(self, launch: StageLaunch) -> int:
+        launches = self.loaded(launch.library).launches
+        return launches.launch(launch.position, unsplit=launch.unsplit)
 
 
 class LocalStageLanes(LanePool):
@@ -221,21 +193,16 @@ class LocalStageLanes(LanePool):
         self._shared = shared_runtime()
         super().__init__(self._shared, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
 
-    def load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> StageCalls:
+    def load(self, library: StageLibrary) -> StageCalls:
         """Load an exported library, and prepare the calls of its plan."""
+        plan, params = library.plan, library.params
         memory = PlanMemory(plan, params)
         _fill_tensors(memory, params)
-        library = KernelLibrary(path, self._shared)
-        calls = None if libraries is None else LaunchCalls(libraries)
-        loaded = memory.load(library.runtime, plan)
-        loaded.bind(kernels_of(plan, library, calls, lambda _: host_lane(library)))
-        return StageCalls(loaded, kept=(library, memory), calls=calls)
+        kernels = KernelLibrary(library.export(), self._shared)
+        calls = None if library.libraries is None else LaunchCalls(library.libraries)
+        loaded = memory.load(kernels.runtime, plan)
+        loaded.bind(host_kernels(plan, kernels, calls))
+        return StageCalls(loaded, kept=(kernels, memory), calls=calls)
 
 
 def _fill_tensors(memory: PlanMemory, params: Collection[str]) -> None:

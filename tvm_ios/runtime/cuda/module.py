@@ -55,7 +55,8 @@ class CudaGraphModule(PlanModule):
             undo.callback(memory.release)
             libraries = undo.enter_context(OpenLibraries(gpu, store, target_kind="cuda"))
             plan = libraries.complete(plan)
-            streams = CudaStreamExecutor(plan, library, memory, gpu, libraries)
+            loaded = memory.load(library.runtime, plan)
+            streams = CudaStreamExecutor(plan, library, loaded, gpu, libraries)
             self._streams = streams
             self._graphs = CudaGraphExecutor(streams, memory) if cuda_graph else None
             executor = self._graphs or streams

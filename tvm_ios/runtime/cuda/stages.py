@@ -1,7 +1,7 @@
 """Prices of stages on a GPU: chosen operators as a CUDA graph, every tensor in its own bytes.
 
-A stage is a small plan over the tensors of its network, so the executors of networks run it, too:
-first on streams, then captured, from then on replayed and timed by events.
+A stage is groups of the launches of its library, so the executors of networks run it, too: first
+on streams, then captured, from then on replayed and timed by events.
 
 Replays follow each other, so the data of a stage lie in the L2 cache if they fit there. In a
 network that is so for activations, which the stage before has just written. It is not so for
@@ -13,26 +13,29 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tvm_ios.errors import CostError, ExecutionError
-from tvm_ios.plan.plan import ExecutionPlan, Group, Launch
+from tvm_ios.errors import CostError
+from tvm_ios.plan.plan import Group
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
-from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
-from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
+from tvm_ios.runtime.libraries.stage_libraries import (
+    LibraryStageRunner,
+    PreparedStage,
+    StageLaunch,
+    StageLibrary,
+)
 
-__all__ = ["CudaStage", "CudaStageRunner", "stage_plan"]
+__all__ = ["CudaStage", "CudaStageRunner", "stage_groups"]
 
 WAKE_S = 0.1
 """Seconds of work before timing: an idle GPU takes about as long to reach its clocks."""
@@ -40,28 +43,28 @@ WAKE_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OnGpu:
-    """A library on the GPU: its kernels, and memory for its tensors."""
+    """A library on the GPU: its kernels, and launches over memory for its tensors."""
 
     kernels: KernelLibrary
     memory: CudaMemory
-    libraries: OpenLibraries | None = None
-    """Operator libraries that compute some of its launches."""
+    launches: LoadedPlan
 
 
 class CudaStage(PreparedStage):
     """A stage as a CUDA graph; what it holds on the GPU is freed when the last reference goes."""
 
-    def __init__(self, executor: CudaGraphExecutor, copies: int) -> None:
-        launches = executor.plan.launches
-        operators = [launch.operator for launch in launches[: len(launches) // copies]]
+    def __init__(
+        self, executor: CudaGraphExecutor, operators: Sequence[str], *, copies: int
+    ) -> None:
         super().__init__(executor.time_ns, operators, copies=copies)
         self.close = weakref.finalize(self, executor.close)
 
 
 class CudaStageRunner(LibraryStageRunner[_OnGpu]):
-    """Maker of stages of built libraries on a GPU, to measure them.
+    """Maker of stages of built libraries on a GPU, to measure them; `unsplit` is not read.
 
-    A stage has at most ``streams`` streams; the device has to outlive the runner.
+    A stage has operators of one library, under any of its numbers, and at most ``streams`` streams.
+    The device has to outlive the runner.
     """
 
     def __init__(self, streams: int, device: CudaDevice) -> None:
@@ -76,40 +79,6 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     def lanes(self) -> int:
         """Largest number of streams of a stage."""
         return self._streams
-
-    def prepare(
-        self,
-        groups: Sequence[Sequence[tuple[int, int]]],
-        *,
-        unsplit: Collection[tuple[int, int]] = (),  # noqa: ARG002 - a GPU has no idle lanes
-        homes: Sequence[int] | None = None,
-        copies: int = 1,
-    ) -> PreparedStage:
-        """Make a stage ready as a CUDA graph; `unsplit` is not read.
-
-        A stage has operators of one library, under any of its numbers.
-        """
-        used = {pair[0]: self._library(*pair) for group in groups for pair in group}
-        if len({id(library.load()) for library in used.values()}) > 1:
-            raise CostError(
-                f"a stage has operators of libraries {sorted(used)}; price them by themselves"
-            )
-        rows: list[list[int]] = []
-        lanes: list[int] = []
-        for place, group in enumerate(groups):
-            positions = [self._library(*pair).position.get(pair[1]) for pair in group]
-            row = [position for position in positions if position is not None]
-            if row:
-                rows.append(row)
-                lanes.append((len(lanes) if homes is None else homes[place]) % self.lanes)
-        if not rows:
-            return PreparedStage(lambda _runs: 0, ())
-        library = next(iter(used.values()))
-        plan = stage_plan(library.plan, rows, lanes, copies=copies)
-        try:
-            return self._captured(plan, library.load(), copies)
-        except ExecutionError as error:
-            raise CostError(f"a stage cannot be priced: {error}") from error
 
     def ping_pong_ns(self) -> float:
         """Return 0: streams have no hand-off between cores."""
@@ -128,27 +97,38 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         """Free all stages and the memory of their libraries; may be called twice."""
         for stage in list(self._open):
             stage.close()
-        for loaded in self._loaded:
+        for loaded in self._loaded.values():
             loaded.memory.release()
 
-    def _load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> _OnGpu:
-        memory = CudaMemory(plan, params, self._device)
-        _fill(memory, params)
-        kernels = KernelLibrary(path, shared_runtime())
-        return _OnGpu(kernels=kernels, memory=memory, libraries=libraries)
+    def _load(self, library: StageLibrary) -> _OnGpu:
+        memory = CudaMemory(library.plan, library.params, self._device)
+        _fill(memory, library.params)
+        kernels = KernelLibrary(library.export(), shared_runtime())
+        launches = memory.load(kernels.runtime, library.plan)
+        return _OnGpu(kernels=kernels, memory=memory, launches=launches)
 
-    def _captured(self, plan: ExecutionPlan, loaded: _OnGpu, copies: int) -> CudaStage:
+    def _stage(
+        self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
+    ) -> CudaStage:
+        launches = [each for row in rows for each in row]
+        library, *others = {each.library for each in launches}
+        if others:
+            raise CostError(f"a stage has operators of {1 + len(others)} libraries; price each")
+        loaded = self.loaded(library)
+        groups = stage_groups(
+            [[each.position for each in row] for row in rows],
+            [lane % self.lanes for lane in lanes],
+            copies=copies,
+        )
         streams = CudaStreamExecutor(
-            plan, loaded.kernels, loaded.memory, self._device, loaded.libraries
+            replace(library.plan, groups=groups),
+            loaded.kernels,
+            loaded.launches,
+            self._device,
+            library.libraries,
         )
         executor = CudaGraphExecutor(streams, loaded.memory)
-        stage = CudaStage(executor, copies)
+        stage = CudaStage(executor, [each.launch.operator for each in launches], copies=copies)
         self._open.add(stage)
         try:
             with warnings.catch_warnings():
@@ -169,30 +149,25 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         self._awake = True
 
 
-def stage_plan(
-    plan: ExecutionPlan, rows: Sequence[Sequence[int]], lanes: Sequence[int], *, copies: int
-) -> ExecutionPlan:
-    """A plan that runs some launches of another plan several times, over the same tensors.
+def stage_groups(
+    rows: Sequence[Sequence[int]], lanes: Sequence[int], *, copies: int
+) -> tuple[Group, ...]:
+    """Groups that run some launches of a plan several times; each copy waits for the one before.
 
-    A row has the launches of a concurrent group, in the order they run. Each copy waits for the one
-    before.
+    A row has the launches of a concurrent group, in the order they run.
     """
-    launches: list[Launch] = []
-    groups: list[Group] = []
-    for copy in range(copies):
-        before = range(len(groups) - len(rows), len(groups)) if copy else ()
-        for position, (row, lane) in enumerate(zip(rows, lanes, strict=True)):
-            groups.append(
-                Group(
-                    stage=copy,
-                    position=position,
-                    launches=tuple(range(len(launches), len(launches) + len(row))),
-                    dependencies=tuple(before),
-                    lane=lane,
-                )
-            )
-            launches += [plan.launches[number] for number in row]
-    return replace(plan, launches=tuple(launches), groups=tuple(groups))
+    count = len(rows)
+    return tuple(
+        Group(
+            stage=copy,
+            position=position,
+            launches=tuple(row),
+            dependencies=tuple(range(count * (copy - 1), count * copy)) if copy else (),
+            lane=lane,
+        )
+        for copy in range(copies)
+        for position, (row, lane) in enumerate(zip(rows, lanes, strict=True))
+    )
 
 
 def _fill(memory: CudaMemory, params: Collection[str]) -> None:

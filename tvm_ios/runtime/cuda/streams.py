@@ -18,11 +18,10 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_streams, with_timing
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.loaded_plan import Kernel
+from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
 from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
 from tvm_ios.runtime.cuda.driver import is_of_capture
 from tvm_ios.runtime.cuda.failures import explain
-from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.native_streams import (
     NO_STEP,
     NativeStreams,
@@ -30,7 +29,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     StreamBinding,
     Workspaces,
 )
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, kernels_of
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 
 __all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
@@ -55,16 +54,17 @@ def _get_stream() -> Callable[[], ctypes.c_void_p]:
 
 
 class CudaStreamExecutor:
-    """Executor of a plan on streams. Calls from several threads wait for each other.
+    """Executor of a plan's groups on streams. Calls from several threads wait for each other.
 
-    The operator libraries on its GPU have completed the plan, and are closed after this.
+    The operator libraries on its GPU have completed the plan, and are closed after this. ``loaded``
+    has the launches, also for other executors: each gives them kernels of its own.
     """
 
     def __init__(
         self,
         plan: ExecutionPlan,
         library: KernelLibrary,
-        memory: CudaMemory,
+        loaded: LoadedPlan,
         device: CudaDevice,
         libraries: OpenLibraries | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class CudaStreamExecutor:
         self.device = device
         self.program = order_on_streams(plan)
         self.lock = threading.RLock()
-        self._memory = memory
+        self._loaded = loaded
         self._library = library
         self._native = NativeStreams(device.driver, library)
         self._last_caller = 0
@@ -88,8 +88,7 @@ class CudaStreamExecutor:
             self._calls = None if libraries is None else LaunchCalls(libraries)
             if self._calls is not None:
                 self._handles.later(self._calls.close)
-            self._loaded = memory.load(library.runtime, plan)
-            self._loaded.bind(self._kernels())
+            self._launches = loaded.bound(self._kernels())
             self._binding = self._bind(self.program, self._events)
         except BaseException:
             self._handles.close()
@@ -195,13 +194,18 @@ class CudaStreamExecutor:
     def _explain(self, program: StreamProgram, outcome: Outcome) -> ExecutionError:
         return explain(self.device.driver, self.plan, program, outcome, self._calls)
 
-    def _kernels(self) -> list[Kernel]:
-        """Kernel of each launch, or its call of an operator library on the stream of its step."""
+    def _kernels(self) -> dict[int, Kernel]:
+        """Kernel of each launch issued; a call of an operator library is on its step's stream."""
         stream_of = {
             step.index: step.stream for step in self.program.steps if step.kind is StepKind.LAUNCH
         }
-        lanes = [self._lane(stream_of[number]) for number in range(len(self.plan.launches))]
-        return kernels_of(self.plan, self._library, self._calls, lanes.__getitem__)
+        return {number: self._kernel(number, stream) for number, stream in stream_of.items()}
+
+    def _kernel(self, number: int, stream: int) -> Kernel:
+        launch = self.plan.launches[number]
+        if launch.call is None or self._calls is None:
+            return self._library.kernel(launch.kernel)
+        return self._calls.kernel(number, launch, self._lane(stream))
 
     def _lane(self, stream: int) -> LibraryLane:
         return LibraryLane(
@@ -214,7 +218,7 @@ class CudaStreamExecutor:
     def _bind(self, program: StreamProgram, events: list[int]) -> StreamBinding:
         return StreamBinding(
             program,
-            self._loaded.launch(0),
+            ctypes.addressof(self._launches),
             self._streams,
             events,
             self.workspaces,

@@ -5,7 +5,7 @@ This stands between the protocol of operator libraries and executors on lanes an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -30,8 +30,7 @@ __all__ = [
     "LaunchCalls",
     "OpenLibraries",
     "ThisProcessor",
-    "host_lane",
-    "kernels_of",
+    "host_kernels",
     "uses_libraries",
 ]
 
@@ -151,25 +150,23 @@ class LaunchCalls:
         self._undo.close()
 
 
-def kernels_of(
-    plan: ExecutionPlan,
-    library: KernelLibrary,
-    calls: LaunchCalls | None,
-    lane_of: Callable[[int], LibraryLane],
+def host_kernels(
+    plan: ExecutionPlan, library: KernelLibrary, calls: LaunchCalls | None
 ) -> list[Kernel]:
-    """Kernel of each launch of a plan, or its call of an operator library on the launch's lane.
+    """Kernel of each launch of a plan on this processor, or its call of an operator library.
 
     Without ``calls`` TVM's kernels compute everything.
     """
+    lane = _host_lane(library)
     return [
         library.kernel(launch.kernel)
         if launch.call is None or calls is None
-        else calls.kernel(position, launch, lane_of(position))
+        else calls.kernel(position, launch, lane)
         for position, launch in enumerate(plan.launches)
     ]
 
 
-def host_lane(library: KernelLibrary) -> LibraryLane:
+def _host_lane(library: KernelLibrary) -> LibraryLane:
     """A lane of this processor (any one), with TVM's own workspace of the calling thread.
 
     ``library`` is the kernels of the model, whose lane executor splits regions.

@@ -9,33 +9,48 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tvm_ios.errors import CostError, ExecutionError
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
-from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.plan import ExecutionPlan, Launch
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 
-__all__ = ["LibraryStageRunner", "PreparedStage", "StageLibrary"]
+__all__ = ["LibraryStageRunner", "PreparedStage", "StageLaunch", "StageLibrary"]
 
 Loaded = TypeVar("Loaded")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLibrary(Generic[Loaded]):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageLibrary:
     """A library whose operators can be run."""
 
+    export: Callable[[], Path]
+    """Writes the library by ``export_library`` and returns its path; called once."""
     plan: ExecutionPlan
-    load: Callable[[], Loaded]
-    """Returns kernels and memory of the plan, in the form of the runner; always the same object."""
-    position: Mapping[int, int]
-    """Position of the launch of each operator that still has one."""
+    """Plan with every operator by every maker; no tensor shares bytes with another."""
+    params: Mapping[str, Any]
     num_operators: int
+    libraries: OpenLibraries | None
+    """Maker of the calls in the plan, which outlives the runner; None without calls."""
+
+
+class StageLaunch(NamedTuple):
+    """A launch of a library's plan in a stage."""
+
+    library: StageLibrary
+    position: int
+    unsplit: bool
+    """True if no idle lane helps with it."""
+
+    @property
+    def launch(self) -> Launch:
+        """The launch in the plan."""
+        return self.library.plan.launches[self.position]
 
 
 class PreparedStage:
@@ -75,9 +90,10 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     """Maker of stages of built libraries, to measure them."""
 
     def __init__(self) -> None:
-        self._libraries: list[StageLibrary[Loaded]] = []
-        self._loaded: list[Loaded] = []
-        """Kernels and memory that were loaded, to be given back by :meth:`close`."""
+        self._numbered: list[tuple[StageLibrary, Mapping[int, int]]] = []
+        """Library of each number, with the position of each operator's launch, if it has one."""
+        self._loaded: dict[StageLibrary, Loaded] = {}
+        """Kernels and memory, to be given back by :meth:`close`."""
 
     @property
     @abstractmethod
@@ -100,9 +116,9 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
         Parameters
         ----------
-        export
-            Writes the library by ``export_library`` and returns its path; called once. All tensors
-            but parameters start as small random numbers.
+        export, params
+            Those of :class:`StageLibrary`. All tensors but parameters start as small random
+            numbers.
         views
             View of each operator, taken where legal.
         ways
@@ -113,29 +129,21 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
         plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
-        launches = list(plan.launches)
-        positions = [{launch.operator_index: number for number, launch in enumerate(launches)}]
-        for calls in ways:
-            own = dict(positions[0])
-            for launch in plan.launches:
-                if launch.operator_index in calls:
-                    own[launch.operator_index] = len(launches)
-                    launches.append(replace(launch, call=calls[launch.operator_index]))
-            positions.append(own)
-        plan = replace(plan, launches=tuple(launches))
-        load = cache(lambda: self._kept(export, plan, params, libraries))
-        first = len(self._libraries)
-        self._libraries += [
-            StageLibrary(plan=plan, load=load, position=position, num_operators=len(places))
-            for position in positions
-        ]
-        return first
+        plan, positions = _with_calls(plan, ways)
+        library = StageLibrary(
+            export=export,
+            plan=plan,
+            params=params,
+            num_operators=len(places),
+            libraries=libraries,
+        )
+        self._numbered += [(library, position) for position in positions]
+        return len(self._numbered) - len(positions)
 
     def needs_no_kernel(self, library: int, operator: int) -> bool:
         """True if an operator became a view, so running it costs nothing."""
-        return operator not in self._library(library, operator).position
+        return self._launch(library, operator) is None
 
-    @abstractmethod
     def prepare(
         self,
         groups: Sequence[Sequence[tuple[int, int]]],
@@ -165,6 +173,20 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
             If a library or operator does not exist, or cannot be loaded for lack of memory, or the
             stage cannot be run.
         """
+        rows: list[list[StageLaunch]] = []
+        lanes: list[int] = []
+        for place, group in enumerate(groups):
+            found = (self._launch(*pair, unsplit=pair in unsplit) for pair in group)
+            row = [launch for launch in found if launch is not None]
+            if row:
+                lanes.append(len(rows) if homes is None else homes[place])
+                rows.append(row)
+        if not rows:
+            return PreparedStage(lambda _runs: 0, ())
+        try:
+            return self._stage(rows, lanes, copies)
+        except ExecutionError as error:
+            raise CostError(f"a stage cannot be priced: {error}") from error
 
     @abstractmethod
     def ping_pong_ns(self) -> float:
@@ -179,43 +201,51 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         """Give back kernels, memory, lanes and streams; may be called twice."""
 
     @abstractmethod
-    def _load(
-        self,
-        path: Path,
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> Loaded:
-        """Load the kernels of a plan, and give its tensors memory and values.
+    def _load(self, library: StageLibrary) -> Loaded:
+        """Load the kernels of a library, and give its tensors memory and values."""
 
-        ``libraries`` make the calls of its launches; None where no operator library computes.
-        """
+    @abstractmethod
+    def _stage(
+        self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
+    ) -> PreparedStage:
+        """Make a stage ready: the launches of each group, none of them empty, and its lane."""
 
-    def _kept(
-        self,
-        export: Callable[[], Path],
-        plan: ExecutionPlan,
-        params: Mapping[str, Any],
-        libraries: OpenLibraries | None,
-    ) -> Loaded:
-        """A library that was just loaded, to be given back by :meth:`close`."""
-        try:
-            loaded = self._load(export(), plan, params, libraries)
-        except ExecutionError as error:
-            raise CostError(f"stages cannot be priced: {error}") from error
-        self._loaded.append(loaded)
-        return loaded
+    def loaded(self, library: StageLibrary) -> Loaded:
+        """Kernels and memory of a library, loaded on first use."""
+        if library not in self._loaded:
+            self._loaded[library] = self._load(library)
+        return self._loaded[library]
 
-    def _library(self, number: int, operator: int) -> StageLibrary[Loaded]:
-        """The library of a number, which has to have the operator."""
-        if not 0 <= number < len(self._libraries):
+    def _launch(self, number: int, operator: int, *, unsplit: bool = False) -> StageLaunch | None:
+        """The launch of an operator of a numbered library; None if it became a view."""
+        if not 0 <= number < len(self._numbered):
             raise CostError(
-                f"there is no library {number}: {len(self._libraries)} were added; "
+                f"there is no library {number}: {len(self._numbered)} were added; "
                 "use what add_library returned"
             )
-        library = self._libraries[number]
+        library, positions = self._numbered[number]
         if not 0 <= operator < library.num_operators:
             raise CostError(
                 f"library {number} has no operator {operator}: it has {library.num_operators}"
             )
-        return library
+        position = positions.get(operator)
+        return None if position is None else StageLaunch(library, position, unsplit)
+
+
+def _with_calls(
+    plan: ExecutionPlan, ways: Sequence[Mapping[int, LibraryCall]]
+) -> tuple[ExecutionPlan, list[dict[int, int]]]:
+    """Plan with a launch more for each call, and positions of operators without and with each way.
+
+    Positions are those of launches, by operator; views have none.
+    """
+    launches = list(plan.launches)
+    positions = [{launch.operator_index: number for number, launch in enumerate(launches)}]
+    for calls in ways:
+        own = dict(positions[0])
+        for launch in plan.launches:
+            if launch.operator_index in calls:
+                own[launch.operator_index] = len(launches)
+                launches.append(replace(launch, call=calls[launch.operator_index]))
+        positions.append(own)
+    return replace(plan, launches=tuple(launches)), positions
