@@ -6,7 +6,7 @@ A program is made in microseconds: kernels are loaded and calls prepared once a 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -34,7 +34,6 @@ __all__ = [
     "NativeStageRunner",
     "StageCalls",
     "StageLanes",
-    "StageProgram",
 ]
 
 
@@ -99,35 +98,6 @@ class StageLanes(Protocol):
         ...
 
 
-_Reason = Callable[[str], ExecutionError | None]
-"""Function from a place in words to the error of the operator library there; None without one."""
-
-
-class StageProgram(PreparedStage):
-    """A stage as a program of lanes, with a function for each launch that says why it failed."""
-
-    def __init__(
-        self,
-        run_ns: Callable[[int], int],
-        operators: Sequence[str],
-        reasons: Sequence[_Reason],
-        *,
-        copies: int,
-    ) -> None:
-        super().__init__(run_ns, operators, copies=copies)
-        self._reasons = tuple(reasons)
-
-    def _told(self, error: ExecutionError) -> str:
-        """Message for an error, with the operator that failed."""
-        if not isinstance(error, LaunchFailedError):
-            return super()._told(error)
-        # Positions go on from one copy of the stage to the next.
-        position = error.position % len(self.operators)
-        where = f"operator {self.operators[position]!r} failed while its stage was priced"
-        of_library = self._reasons[position](where)
-        return f"{where}: {error.text.strip()}" if of_library is None else str(of_library)
-
-
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
     """Maker of stages of built libraries on lanes; closes the lanes with itself."""
 
@@ -156,7 +126,7 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
 
     def _stage(
         self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
-    ) -> StageProgram:
+    ) -> PreparedStage:
         """Program of a stage.
 
         Several groups change lanes from copy to copy, so their data have to come from another
@@ -174,12 +144,22 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
             homes=[lane + (copy if count > 1 else 0) for copy in range(copies) for lane in lanes],
         )
         launches = [each for row in rows for each in row]
-        return StageProgram(
+        return PreparedStage(
             partial(self._pool.time_ns, program),
-            [each.launch.operator for each in launches],
-            [partial(self.loaded(each.library).failure, each.position) for each in launches],
+            (each.launch.operator for each in launches),
             copies=copies,
+            told=partial(self._told, launches),
         )
+
+    def _told(self, launches: Sequence[StageLaunch], error: ExecutionError) -> str:
+        """Message for an error of a stage, with the operator that failed."""
+        if not isinstance(error, LaunchFailedError):
+            return f"a stage cannot be priced: {error}"
+        # Positions go on from one copy of the stage to the next.
+        failed = launches[error.position % len(launches)]
+        where = f"operator {failed.launch.operator!r} failed while its stage was priced"
+        of_library = self.loaded(failed.library).failure(failed.position, where)
+        return f"{where}: {error.text.strip()}" if of_library is None else str(of_library)
 
     def _address(self, launch: StageLaunch) -> int:
         launches = self.loaded(launch.library).launches

@@ -35,7 +35,7 @@ from tvm_ios.runtime.libraries.stage_libraries import (
     StageLibrary,
 )
 
-__all__ = ["CudaStage", "CudaStageRunner", "stage_groups"]
+__all__ = ["CudaStageRunner", "stage_groups"]
 
 WAKE_S = 0.1
 """Seconds of work before timing: an idle GPU takes about as long to reach its clocks."""
@@ -50,16 +50,6 @@ class _OnGpu:
     launches: LoadedPlan
 
 
-class CudaStage(PreparedStage):
-    """A stage as a CUDA graph; what it holds on the GPU is freed when the last reference goes."""
-
-    def __init__(
-        self, executor: CudaGraphExecutor, operators: Sequence[str], *, copies: int
-    ) -> None:
-        super().__init__(executor.time_ns, operators, copies=copies)
-        self.close = weakref.finalize(self, executor.close)
-
-
 class CudaStageRunner(LibraryStageRunner[_OnGpu]):
     """Maker of stages of built libraries on a GPU, to measure them; `unsplit` is not read.
 
@@ -71,7 +61,8 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
         super().__init__()
         self._streams = streams
         self._device = device
-        self._open: weakref.WeakSet[CudaStage] = weakref.WeakSet()
+        self._open: list[weakref.finalize[..., PreparedStage]] = []
+        """Closing function of each stage; called when its last reference goes, too."""
         self._fallbacks: list[str] = []
         self._awake = False
 
@@ -95,8 +86,8 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
 
     def close(self) -> None:
         """Free all stages and the memory of their libraries; may be called twice."""
-        for stage in list(self._open):
-            stage.close()
+        for close in self._open:
+            close()
         for loaded in self._loaded.values():
             loaded.memory.release()
 
@@ -109,7 +100,7 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
 
     def _stage(
         self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
-    ) -> CudaStage:
+    ) -> PreparedStage:
         launches = [each for row in rows for each in row]
         library, *others = {each.library for each in launches}
         if others:
@@ -128,14 +119,17 @@ class CudaStageRunner(LibraryStageRunner[_OnGpu]):
             library.libraries,
         )
         executor = CudaGraphExecutor(streams, loaded.memory)
-        stage = CudaStage(executor, [each.launch.operator for each in launches], copies=copies)
-        self._open.add(stage)
+        stage = PreparedStage(
+            executor.time_ns, (each.launch.operator for each in launches), copies=copies
+        )
+        close = weakref.finalize(stage, executor.close)
+        self._open.append(close)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # kept, and told once
                 executor.time_ns(1)
         except BaseException:
-            stage.close()
+            close()
             raise
         if executor.fallback is not None:
             self._fallbacks.append(executor.fallback)

@@ -7,7 +7,7 @@ exported and loaded when the first of its stages is prepared: never, where all p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -53,16 +53,29 @@ class StageLaunch(NamedTuple):
         return self.library.plan.launches[self.position]
 
 
+def _told(error: ExecutionError) -> str:
+    return f"a stage cannot be priced: {error}"
+
+
 class PreparedStage:
-    """A stage that is ready to be timed; what it holds is freed when the last reference goes."""
+    """A stage that is ready to be timed; what it holds is freed when the last reference goes.
+
+    ``told`` makes the message for an error of a run.
+    """
 
     def __init__(
-        self, run_ns: Callable[[int], int], operators: Sequence[str], *, copies: int = 1
+        self,
+        run_ns: Callable[[int], int],
+        operators: Iterable[str],
+        *,
+        copies: int = 1,
+        told: Callable[[ExecutionError], str] = _told,
     ) -> None:
         self._run_ns = run_ns
-        self._copies = copies
         self.operators = tuple(operators)
         """Names of the operators of one copy that are launched, in order."""
+        self._copies = copies
+        self._told = told
 
     def time_ns(self, number: int) -> int:
         """Nanoseconds of ``number`` runs of the stage, including the order between runs.
@@ -80,10 +93,6 @@ class PreparedStage:
         except ExecutionError as error:
             raise CostError(self._told(error)) from error
         return round(elapsed_ns * number / (runs * self._copies))
-
-    def _told(self, error: ExecutionError) -> str:
-        """Message for an error of the stage."""
-        return f"a stage cannot be priced: {error}"
 
 
 class LibraryStageRunner(ABC, Generic[Loaded]):
@@ -186,7 +195,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         try:
             return self._stage(rows, lanes, copies)
         except ExecutionError as error:
-            raise CostError(f"a stage cannot be priced: {error}") from error
+            raise CostError(_told(error)) from error
 
     @abstractmethod
     def ping_pong_ns(self) -> float:
