@@ -27,10 +27,10 @@ from tvm_ios.models import (
 )
 from tvm_ios.models.weights import Weights
 from tvm_ios.relay import extract, prepare
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios

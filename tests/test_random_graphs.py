@@ -29,9 +29,9 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.host import host_target
 from tvm_ios.plan.lanes import CORES
 from tvm_ios.relay import build, prepare
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule

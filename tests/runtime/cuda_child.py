@@ -33,7 +33,7 @@ import tvm_ios.profile.prices
 from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.plan.stream_order import StepKind
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 
 
 def streams(folder, lanes, listed=False):

@@ -24,8 +24,8 @@ from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.open_libraries import uses_libraries
 

@@ -14,8 +14,8 @@ from tvm_ios.devices.protocol import (
 )
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.host import default_lanes, host_target, processor_name
+from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
-from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore

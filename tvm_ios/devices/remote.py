@@ -20,8 +20,8 @@ from tvm.contrib import cc
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import CostError, HostError
+from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
-from tvm_ios.runtime.cpu.lane_pool import require_lanes
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, uses_libraries
 from tvm_ios.runtime.libraries.protocol import FactStore

@@ -17,7 +17,7 @@ from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.errors import OptionError, TvmIosError
 from tvm_ios.host.processor import default_lanes
 from tvm_ios.jobs.ledger import CellStep
-from tvm_ios.runtime.cpu.lane_pool import require_lanes
+from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.support.messages import is_quiet
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget

@@ -10,9 +10,9 @@ import tvm
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 
 
 @pytest.fixture

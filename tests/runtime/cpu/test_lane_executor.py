@@ -21,11 +21,11 @@ from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LaneOptions, usable_cores
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import DLTensor
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor, _with_barriers
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, usable_cores
 
 _QUICK = (6, 9, 12)
 _LEVELS = (2, 3)

@@ -11,8 +11,8 @@ from tvm_ios.errors import OptionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.protocol import FactStore
 

@@ -10,10 +10,10 @@ import tvm
 
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 

@@ -8,10 +8,10 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan, Group
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
 
 __all__ = ["LaneExecutor"]

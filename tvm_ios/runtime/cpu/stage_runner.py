@@ -15,11 +15,11 @@ import numpy as np
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
 from tvm_ios.runtime.libraries.stage_libraries import (
     LibraryStageRunner,
@@ -63,7 +63,7 @@ class StageCalls:
 class StageLanes(Protocol):
     """Lanes that run stages, of this process or of a device of an RPC tracker.
 
-    The methods are those of :class:`~tvm_ios.runtime.cpu.lane_pool.LanePool`, and ``load``.
+    The methods are those of :class:`~tvm_ios.runtime.base.lane_pool.LanePool`, and ``load``.
     """
 
     @property

@@ -11,9 +11,9 @@ import tvm
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TvmFunction, packed_handle
-from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 
 __all__ = ["StockExecutor", "ask_for_threads"]
 

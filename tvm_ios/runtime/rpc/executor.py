@@ -12,7 +12,7 @@ from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, PlanInput
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.input_value import input_value, output_tensor
-from tvm_ios.runtime.cpu.lane_pool import LaunchFailedError
+from tvm_ios.runtime.base.lane_pool import LaunchFailedError
 from tvm_ios.runtime.rpc.kernels import RemoteKernels
 from tvm_ios.runtime.rpc.lanes import RemoteLanes
 

@@ -1,4 +1,4 @@
-"""Lanes on a device of an RPC tracker: the twin of :mod:`tvm_ios.runtime.cpu.lane_pool`."""
+"""Lanes on a device of an RPC tracker: the twin of :mod:`tvm_ios.runtime.base.lane_pool`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 
 from tvm_ios.errors import CostError
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LaunchFailedError, join_rows, require_lanes
+from tvm_ios.runtime.base.lane_pool import LaneOptions, LaunchFailedError, join_rows, require_lanes
 from tvm_ios.runtime.rpc.connection import Kind, RemoteConnection, pack_rows
 from tvm_ios.runtime.rpc.kernels import RemotePlan
 

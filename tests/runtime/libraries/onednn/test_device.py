@@ -10,8 +10,8 @@ import pytest
 
 from tests.runtime.libraries.onednn.calls import SOFTMAX, tensor
 from tvm_ios.errors import ExecutionError
+from tvm_ios.runtime.base.lane_pool import LanePool
 from tvm_ios.runtime.base.native_runtime import shared_runtime
-from tvm_ios.runtime.cpu.lane_pool import LanePool
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind, Window
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 

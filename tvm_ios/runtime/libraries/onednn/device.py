@@ -10,9 +10,9 @@ from dataclasses import replace
 from tvm_ios.errors import DatabaseError, ExecutionError, HostError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
+from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cpu.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.call_data import counts_of
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, candidates

@@ -12,9 +12,9 @@ from functools import partial
 from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
 from tvm_ios.runtime.base.host_memory import allocate_aligned
+from tvm_ios.runtime.base.lane_pool import LanePool, LaneProgram
 from tvm_ios.runtime.base.native_runtime import NativeLaunch
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
-from tvm_ios.runtime.cpu.lane_pool import LanePool, LaneProgram
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, is_spread
 from tvm_ios.runtime.libraries.onednn.native_calls import OnednnPreparedCall

@@ -17,8 +17,8 @@ import pytest
 
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.runtime.base import native_runtime
+from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError, usable_cores
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, address_of, shared_runtime
-from tvm_ios.runtime.cpu.lane_pool import LaneOptions, LanePool, LaunchFailedError, usable_cores
 from tvm_ios.support.c_compiler import compile_shared
 
 _NATIVE = Path(native_runtime.__file__).parent / "native"
