@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_ios.devices.gpu import GpuDevice
-from tvm_ios.runtime.cuda.device import DeviceFacts
+from tvm_ios.runtime.gpu.device import DeviceFacts
 
 H100 = GpuDevice(
     ordinal=0,

@@ -356,7 +356,7 @@ def unfit(folder):
 
 def no_device():
     """A driver without a GPU."""
-    from tvm_ios.runtime.cuda.device import CudaDevice
+    from tvm_ios.runtime.gpu.device import CudaDevice
 
     stand_in().stand_in_set_devices(0)
     return {"error": _error_of(CudaDevice)}

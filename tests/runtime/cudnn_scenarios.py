@@ -107,7 +107,7 @@ def cudnn_numbers(folder, tf32=False):
 def cudnn_algorithms(folder, database_folder):
     """Algorithms are found once, kept, and read again; and what is done where memory is short."""
     from tvm_ios.cost.database import ProfileDatabase
-    from tvm_ios.runtime.cuda.device import CudaDevice
+    from tvm_ios.runtime.gpu.device import CudaDevice
     from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
     from tvm_ios.runtime.libraries.cudnn.library import load_cudnn
 

@@ -17,9 +17,9 @@ from tvm_ios.devices.protocol import (
 from tvm_ios.devices.traits import GPU, DeviceTraits
 from tvm_ios.errors import OptionError
 from tvm_ios.host import read_clocks
-from tvm_ios.runtime.cuda.device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
+from tvm_ios.runtime.gpu.device import CudaDevice, DeviceFacts, require_arch
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.whole_number import as_whole

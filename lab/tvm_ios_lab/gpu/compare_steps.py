@@ -18,8 +18,8 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
-from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.module import CudaGraphModule
+from tvm_ios.runtime.gpu.device import CudaDevice
 from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.gpu.agenda import Case, Step

@@ -68,7 +68,7 @@ class Machine:
 
 def find_machine() -> Machine:
     """The first GPU of this machine, and everything next to it."""
-    from tvm_ios.runtime.cuda.device import CudaDevice  # noqa: PLC0415 - loads TVM
+    from tvm_ios.runtime.gpu.device import CudaDevice  # noqa: PLC0415 - loads TVM
 
     with CudaDevice() as gpu:
         facts = gpu.facts

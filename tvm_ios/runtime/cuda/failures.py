@@ -6,7 +6,6 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
 from tvm_ios.runtime.base.tvm_abi import last_error_text
-from tvm_ios.runtime.cuda.driver import CudaDriver, call_failed, is_of_capture
 from tvm_ios.runtime.cuda.errors import read_tvm_error
 from tvm_ios.runtime.cuda.native_streams import (
     BEGIN_CAPTURE,
@@ -14,6 +13,7 @@ from tvm_ios.runtime.cuda.native_streams import (
     WORKSPACE_CALLS,
     Outcome,
 )
+from tvm_ios.runtime.gpu.driver import CudaDriver, call_failed, is_of_capture
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls
 
 __all__ = ["explain"]

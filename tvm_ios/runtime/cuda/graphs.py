@@ -9,10 +9,10 @@ from __future__ import annotations
 import warnings
 
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.runtime.cuda.device import CudaHandles, elapsed_ns
-from tvm_ios.runtime.cuda.driver import CudaCallError
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CannotCaptureError, CudaStreamExecutor
+from tvm_ios.runtime.gpu.device import CudaHandles, elapsed_ns
+from tvm_ios.runtime.gpu.driver import CudaCallError
 
 __all__ = ["CudaGraphExecutor"]
 

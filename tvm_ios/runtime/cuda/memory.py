@@ -11,9 +11,9 @@ import tvm
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.cuda.device import CudaDevice
-from tvm_ios.runtime.cuda.driver import call_failed
 from tvm_ios.runtime.cuda.errors import read_tvm_error
+from tvm_ios.runtime.gpu.device import CudaDevice
+from tvm_ios.runtime.gpu.driver import call_failed
 
 __all__ = ["CudaMemory", "describe_bytes", "explained"]
 

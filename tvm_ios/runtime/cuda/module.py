@@ -12,10 +12,10 @@ import tvm
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_module import PlanModule
-from tvm_ios.runtime.cuda.device import CudaDevice, require_arch
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory, explained
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor, current_stream
+from tvm_ios.runtime.gpu.device import CudaDevice, require_arch
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
 

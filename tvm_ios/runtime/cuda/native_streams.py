@@ -14,7 +14,7 @@ from tvm_ios.plan.stream_order import StreamProgram
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.cuda.driver import CudaDriver
+from tvm_ios.runtime.gpu.driver import CudaDriver
 from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [

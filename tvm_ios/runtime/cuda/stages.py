@@ -24,10 +24,10 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
-from tvm_ios.runtime.cuda.device import CudaDevice
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory
 from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
+from tvm_ios.runtime.gpu.device import CudaDevice
 from tvm_ios.runtime.libraries.stage_libraries import (
     LibraryStageRunner,
     PreparedStage,

@@ -19,8 +19,6 @@ from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_st
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
-from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
-from tvm_ios.runtime.cuda.driver import is_of_capture
 from tvm_ios.runtime.cuda.failures import explain
 from tvm_ios.runtime.cuda.native_streams import (
     NO_STEP,
@@ -29,6 +27,8 @@ from tvm_ios.runtime.cuda.native_streams import (
     StreamBinding,
     Workspaces,
 )
+from tvm_ios.runtime.gpu.device import CudaDevice, CudaHandles, elapsed_ns, event_ns
+from tvm_ios.runtime.gpu.driver import is_of_capture
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 

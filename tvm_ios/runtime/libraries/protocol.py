@@ -244,7 +244,7 @@ class OperatorLibrary(Protocol):
         Parameters
         ----------
         device
-            Of the target's kind: a :class:`~tvm_ios.runtime.cuda.device.CudaDevice` for ``cuda``,
+            Of the target's kind: a :class:`~tvm_ios.runtime.gpu.device.CudaDevice` for ``cuda``,
             and a :class:`~tvm_ios.runtime.libraries.open_libraries.ThisProcessor` for ``llvm``.
         store
             Facts that were found out before; new ones are added.

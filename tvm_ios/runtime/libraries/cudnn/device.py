@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tvm_ios.errors import DatabaseError
 from tvm_ios.plan.data_type import dtype_bytes
-from tvm_ios.runtime.cuda.device import CudaDevice, CudaHandles
+from tvm_ios.runtime.gpu.device import CudaDevice, CudaHandles
 from tvm_ios.runtime.libraries.cudnn.convolution import (
     CudnnAlgorithm,
     CudnnCall,

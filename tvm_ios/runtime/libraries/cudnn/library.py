@@ -17,7 +17,7 @@ from typing import Any
 from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.base.status_library import StatusLibrary
-from tvm_ios.runtime.cuda.driver import CudaCallError
+from tvm_ios.runtime.gpu.driver import CudaCallError
 from tvm_ios.support.extras import install_command
 
 __all__ = ["OLDEST_VERSION", "AlgorithmTime", "Cudnn", "load_cudnn"]

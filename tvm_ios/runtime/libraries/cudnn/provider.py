@@ -18,7 +18,7 @@ from tvm_ios.runtime.libraries.protocol import FactStore
 from tvm_ios.support.stored_value import StoredValue
 
 if TYPE_CHECKING:
-    from tvm_ios.runtime.cuda.device import CudaDevice
+    from tvm_ios.runtime.gpu.device import CudaDevice
     from tvm_ios.runtime.libraries.cudnn.device import CudnnDevice
 
 __all__ = ["CudnnLibrary"]

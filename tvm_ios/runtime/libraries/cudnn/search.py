@@ -10,8 +10,8 @@ from ctypes import c_float, c_int
 from dataclasses import dataclass
 
 from tvm_ios.plan.data_type import dtype_bytes
-from tvm_ios.runtime.cuda.device import CudaDevice
-from tvm_ios.runtime.cuda.driver import CudaCallError
+from tvm_ios.runtime.gpu.device import CudaDevice
+from tvm_ios.runtime.gpu.driver import CudaCallError
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnConvolution
 from tvm_ios.runtime.libraries.cudnn.descriptors import Descriptors, math_of
 from tvm_ios.runtime.libraries.cudnn.library import AlgorithmTime, Cudnn

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Self
 
 from tvm_ios.errors import HostError
-from tvm_ios.runtime.cuda.driver import CudaCallError, CudaDriver, load_driver
+from tvm_ios.runtime.gpu.driver import CudaCallError, CudaDriver, load_driver
 
 __all__ = ["CudaDevice", "CudaHandles", "DeviceFacts", "elapsed_ns", "event_ns", "require_arch"]
 

@@ -7,8 +7,8 @@ import ctypes
 import pytest
 
 from tvm_ios.errors import ExecutionError, HostError
-from tvm_ios.runtime.cuda import driver as cuda_driver
-from tvm_ios.runtime.cuda.driver import (
+from tvm_ios.runtime.gpu import driver as cuda_driver
+from tvm_ios.runtime.gpu.driver import (
     CudaDriver,
     call_failed,
     is_of_capture,

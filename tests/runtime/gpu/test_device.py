@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tvm_ios.runtime.cuda.device import CudaDevice
+from tvm_ios.runtime.gpu.device import CudaDevice
 
 
 class _Driver:
