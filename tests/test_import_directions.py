@@ -25,17 +25,20 @@ MODULES = {
     for path in sorted(root.rglob("*.py"))
 }
 ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
-ORDER = re.search(
-    r"## Import directions\n\n```\n(.*?)```",
-    (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8"),
-    re.DOTALL,
+ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def _ranks(order):
+    """Rank of each name in an order; those of one rank do not import each other."""
+    ranked = enumerate(order.split("▶"))
+    return {name: rank for rank, names in ranked for name in re.findall(r"[a-z]+", names)}
+
+
+RANKS, RUNTIME_RANKS = map(
+    _ranks,
+    re.findall(r"```\n(.*?)```", ARCHITECTURE.split("## Import directions")[1], re.DOTALL)[:2],
 )
-RANKS = {
-    room: rank
-    for rank, rooms in enumerate((ORDER[1] if ORDER else "").split("▶"))
-    for room in re.findall(r"[a-z]+", rooms)
-}
-"""Rooms of one rank do not import each other."""
+"""Ranks of the rooms, and of the folders of the runtime."""
 TVM_FREE = {"errors", "support", "core", "measure", "cost", "plan", "search", "report"}
 RELAY_ROOMS = {"relay", "models", "passes", "tuning", "profile"}
 IN_ROOT = {"__init__", "__main__", "errors"}
@@ -110,6 +113,24 @@ def test_imports_point_down():
         if _room(imported) != room and RANKS[_room(imported)] >= RANKS[room]
     ]
     assert upwards == []
+
+
+def test_imports_inside_the_runtime_point_down():
+    folders = {path.parent.name for path in (ROOT / "runtime").glob("*/__init__.py")}
+    assert sorted(RUNTIME_RANKS) == sorted(folders)
+    inside = "tvm_ios.runtime."
+    imports = [
+        (module.split(".")[2], imported.split(".")[2], f"{module} imports {imported}")
+        for module, path in MODULES.items()
+        for imported in _imports(path)
+        if module.startswith(inside) and imported.startswith(inside)
+    ]
+    assert {folder for folder, *_ in imports} >= {"libraries", "cpu", "cuda"}
+    assert [
+        text
+        for folder, other, text in imports
+        if other != folder and RUNTIME_RANKS[other] >= RUNTIME_RANKS[folder]
+    ] == []
 
 
 def test_no_folder_imports_back():
