@@ -16,9 +16,6 @@ __all__ = ["LIBRARIES", "cudnn_library", "find_library", "onednn_library", "read
 LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(), OnednnLibrary())
 """Every operator library, with its default options: enough to read its calls and to run them."""
 
-_ONLY_LIBRARY_ONCE = "cudnn"
-"""Key of the library of calls in older files, which name none."""
-
 
 def find_library(key: str) -> OperatorLibrary | None:
     """The operator library with a key (its name in files); None if there is none."""
@@ -37,13 +34,11 @@ def onednn_library() -> OperatorLibrary:
 
 def read_call(data: StoredValue) -> LibraryCall:
     """Call in the data of :meth:`~tvm_ios.plan.library_call.LibraryCall.to_data`."""
-    named = data.optional_field("library")
-    key = _ONLY_LIBRARY_ONCE if named is None else named.text()
-    library = find_library(key)
+    named = data.field("library")
+    library = find_library(named.text())
     if library is None:
         keys = ", ".join(repr(known.name.key) for known in LIBRARIES)
         raise UnreadableValueError(
-            f"{data.where}.library is {named}; this tvm-ios knows the libraries {keys}"
+            f"{named.where} is {named}; this tvm-ios knows the libraries {keys}"
         )
-    call = data if named is None else data.field("call")
-    return LibraryCall(library.name, library.read_call(call))
+    return LibraryCall(library.name, library.read_call(data.field("call")))

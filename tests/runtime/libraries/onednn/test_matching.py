@@ -129,6 +129,9 @@ def test_a_clip_of_one_side_is_stored_without_infinite_numbers(low, high, kind):
     assert OnednnCall.from_data(parse_json(json.dumps(found.to_data()), "the call")) == found
 
 
+CUT = {"batches": 1, "channels": 2, "rows": 1, "device": "a processor", "version": "3.2.0"}
+
+
 def test_other_types_stay_with_tvm():
     whole = function(blocked())
     halves = [replace(parameter, dtype="float16") for parameter in whole.parameters]
@@ -153,8 +156,7 @@ def test_a_bias_a_residual_and_a_relu_go_along():
     assert found.fits(tensors, [RESULT])
     assert not found.fits(tensors[:3], [RESULT])
     assert not found.fits(tensors, [floats(1, 4, 8, 9, 16)])
-    cut = OnednnCut(batches=1, channels=2, rows=1, device="a processor", version="3.2.0")
-    for each in (found, replace(found, cut=cut)):
+    for each in (found, replace(found, cut=OnednnCut(**CUT))):
         text = json.dumps(each.to_data())
         assert OnednnCall.from_data(parse_json(text, "the call")) == each
     text = json.dumps(found.to_data()).replace("ABcd16b16a", "ABcd5b5a")
@@ -314,11 +316,25 @@ def test_a_pooling_has_no_weights_and_is_stored_with_its_kernel():
     assert OnednnCall.from_data(parse_json(json.dumps(found.to_data()), "the call")) == found
 
 
-def test_a_convolution_of_a_file_from_before_poolings_is_read():
-    found = match_call(function(blocked()))
-    data = found.to_data()
-    del data["window"]["pooled"]
-    assert OnednnCall.from_data(parse_json(json.dumps(data), "the call")) == found
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"window": {"pooled": [0, 3]}},
+            r"call.window.pooled is \[0, 3\]; expected 2 entries of 1",
+        ),
+        ({"window": {"padding": [0]}}, r"call.window.padding is \[0\]; expected 4 entries"),
+        ({"result": {"shape": [7]}}, r"call.result has shape \(7,\) and extents .* differ in size"),
+        ({"cut": CUT | {"rows": 0}}, "call.cut is 1x2x0, which is no number of parts"),
+        ({"cut": CUT, "window": {}, "other": 1}, "unknown field 'other'"),
+    ],
+)
+def test_a_stored_call_that_cannot_be_is_refused(change, message):
+    data = match_call(pooled()).to_data()
+    for name, value in change.items():
+        data[name] = data[name] | value if isinstance(data.get(name), dict) else value
+    with pytest.raises(UnreadableValueError, match=message):
+        OnednnCall.from_data(parse_json(json.dumps(data), "the call"))
 
 
 def test_what_sizes_rounded_up_need_is_padding_below_and_right():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from tvm_ios.core.fused_function import TensorType
 from tvm_ios.runtime.libraries.onednn.tensors import OnednnTensor, in_order
+from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
 __all__ = ["OnednnCall", "OnednnCut", "Primitive", "Step", "StepKind", "Window"]
@@ -102,6 +103,15 @@ class Window:
     def ends(self) -> tuple[int, ...]:
         """Zeros after the data along each axis."""
         return self.padding[len(self.strides) :]
+
+    def faults(self, axes: int) -> Iterator[str]:
+        """Words on rows that are wrong for a number of axes, each after the name of the call."""
+        rows = {"strides": self.strides, "dilation": self.dilation, "pooled": self.pooled}
+        for name, row in rows.items():
+            if row is not None and (len(row) != axes or min(row) < 1):
+                yield f".window.{name} is {list(row)}; expected {axes} entries of 1 or more"
+        if len(self.padding) != 2 * axes:
+            yield f".window.padding is {list(self.padding)}; expected {2 * axes} entries"
 
     def as_text(self) -> str:
         """Text of all fields of the window."""
@@ -212,69 +222,37 @@ class OnednnCall:
 
     def to_data(self) -> dict[str, Any]:
         """The fields as data for JSON; :meth:`from_data` reads them back."""
-        steps = [asdict(step) | {"kind": step.kind.value} for step in self.steps]
-        return asdict(self) | {"primitive": self.primitive.value, "steps": steps}
+        record: dict[str, Any] = noun_record(OnednnCall, self)
+        return record
 
     @classmethod
     def from_data(cls, data: StoredValue) -> OnednnCall:
         """Call in the data of :meth:`to_data`."""
-        images = OnednnTensor.from_data(data.field("data"))
-        made = cls(
-            primitive=data.field("primitive").member(Primitive),
-            data=images,
-            weight=data.field("weight").or_none(OnednnTensor.from_data),
-            bias=data.field("bias").or_none(OnednnTensor.from_data),
-            result=OnednnTensor.from_data(data.field("result")),
-            window=data.field("window").or_none(
-                lambda window: _window(window, len(images.extents) - 2)
-            ),
-            steps=tuple(map(_step, data.field("steps").rows())),
-            cut=data.field("cut").or_none(_cut),
-        )
-        if not made.takes_steps:  # plans of earlier versions have such calls
-            raise UnreadableValueError(
-                f"{data.where} is {made.as_text()}, which oneDNN gets wrong; compile the model "
-                "again"
-            )
+        made = noun_from(cls, data, whole=True)
+        for fault in _faults(made):
+            raise UnreadableValueError(f"{data.where}{fault}; compile the model again")
         return made
+
+
+def _faults(call: OnednnCall) -> Iterator[str]:
+    """Words on what no call may be, each after the name of the call."""
+    operands = {f"steps[{number}].operand": step.operand for number, step in enumerate(call.steps)}
+    own = {"data": call.data, "weight": call.weight, "bias": call.bias, "result": call.result}
+    for name, tensor in (own | operands).items():
+        fault = None if tensor is None else tensor.fault
+        if fault is not None:
+            yield f".{name}{fault}"
+    if call.window is not None:
+        yield from call.window.faults(len(call.data.extents) - 2)
+    if call.cut is not None and min(call.cut.batches, call.cut.channels, call.cut.rows) < 1:
+        yield f".cut is {call.cut.as_text()}, which is no number of parts"
+    if not call.takes_steps:
+        yield f" is {call.as_text()}, which oneDNN gets wrong"
 
 
 def _varies_inside(operand: OnednnTensor) -> bool:
     """True if a tensor has more than one value a channel."""
     return any(extent > 1 for axis, extent in enumerate(operand.extents) if axis != 1)
-
-
-def _window(data: StoredValue, axes: int) -> Window:
-    pooled = data.optional_field("pooled")  # files of convolutions alone do without
-    return Window(
-        strides=_positive(data.field("strides"), axes),
-        padding=tuple(value.whole() for value in data.field("padding").rows(2 * axes)),
-        dilation=_positive(data.field("dilation"), axes),
-        pooled=None if pooled is None else pooled.or_none(lambda value: _positive(value, axes)),
-    )
-
-
-def _positive(data: StoredValue, count: int) -> tuple[int, ...]:
-    return tuple(value.whole(1) for value in data.rows(count))
-
-
-def _step(data: StoredValue) -> Step:
-    return Step(
-        kind=data.field("kind").member(StepKind),
-        alpha=data.field("alpha").number(),
-        beta=data.field("beta").number(),
-        operand=data.field("operand").or_none(OnednnTensor.from_data),
-    )
-
-
-def _cut(data: StoredValue) -> OnednnCut:
-    return OnednnCut(
-        batches=data.field("batches").whole(1),
-        channels=data.field("channels").whole(1),
-        rows=data.field("rows").whole(1),
-        device=data.field("device").text(),
-        version=data.field("version").text(),
-    )
 
 
 def _by(extents: tuple[int, ...]) -> str:

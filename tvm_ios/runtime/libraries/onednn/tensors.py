@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
 from tvm_ios.core.fused_function import TensorType
-from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
 __all__ = [
     "ANY",
@@ -22,7 +20,6 @@ __all__ = [
     "Range",
     "in_order",
     "is_format",
-    "require_format",
 ]
 
 ANY = "any"
@@ -78,6 +75,15 @@ class OnednnTensor:
         """True if the tensor is a matrix in a format of :data:`PACKED`."""
         return PACKED.fullmatch(self.format) is not None
 
+    @property
+    def fault(self) -> str | None:
+        """Words on why no tensor may be so, after its name; None where it may."""
+        if not is_format(self.format):
+            return f".format is {self.format!r}, which is no format of oneDNN"
+        if prod(self.shape) != prod(self.extents):
+            return f" has shape {self.shape} and extents {self.extents}, which differ in size"
+        return None
+
     def block(self, axis: int) -> int:
         """Number of elements of an axis that lie together in a block; 1 where it is not split."""
         sizes = re.findall(r"(\d+)([a-z])", self.format)
@@ -117,28 +123,6 @@ class OnednnTensor:
         """Extents and format, such as ``1x64x55x55:aBcd16b``; ``=`` says that it is constant."""
         return f"{'x'.join(map(str, self.extents))}:{self.format}{'=' if self.constant else ''}"
 
-    def to_data(self) -> dict[str, Any]:
-        """The fields as data for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_data(cls, data: StoredValue) -> OnednnTensor:
-        """Tensor in the data of :meth:`to_data`; UnreadableValueError for other data."""
-        constant = data.optional_field("constant")  # plans of earlier versions say nothing
-        made = cls(
-            position=data.field("position").or_none(StoredValue.whole),
-            shape=data.field("shape").wholes(),
-            extents=data.field("extents").wholes(),
-            format=require_format(data.field("format")),
-            constant=constant is not None and constant.flag(),
-        )
-        if prod(made.shape) != prod(made.extents):
-            raise UnreadableValueError(
-                f"{data.where} has shape {made.shape} and extents {made.extents}, which differ in "
-                "size; compile the model again"
-            )
-        return made
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
@@ -159,14 +143,6 @@ def in_order(axes: int) -> str:
 def is_format(name: str) -> bool:
     """True for names in :data:`FORMATS`, and for those of :data:`PACKED`."""
     return name in FORMATS or PACKED.fullmatch(name) is not None
-
-
-def require_format(data: StoredValue) -> str:
-    """Name of a format; UnreadableValueError for other texts."""
-    name = data.text()
-    if not is_format(name):
-        raise UnreadableValueError(f"{data.where} is {name!r}, which is no format of oneDNN")
-    return name
 
 
 def _letter(axis: int) -> str:
