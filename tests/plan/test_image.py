@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runtime.libraries.cudnn.calls import CALL
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.image import PLAN_VERSION, PREFIX, ProgramFacts, image_bytes
 from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.lower import lower_plan
-from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall, CudnnConvolution
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 from tvm_ios.runtime.libraries.known import read_call
 
@@ -89,18 +89,7 @@ def test_groups_out_of_order_are_refused(random_graph):
 
 def test_calls_of_cudnn_are_stored_with_the_plan(random_graph):
     plan = lower_plan(*random_graph(random.Random(3)), lanes=2)
-    convolution = CudnnConvolution(
-        input_shape=(1, 4, 2, 2),
-        weight_shape=(8, 4, 1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        bias=False,
-        relu=True,
-    )
-    call = CudnnCall(convolution=convolution, data=0, weight=1)
-    made = LibraryCall(CudnnLibrary.name, call)
+    made = LibraryCall(CudnnLibrary.name, CALL)
     launches = (replace(plan.launches[0], call=made), *plan.launches[1:])
     changed = replace(plan, launches=launches)
     image = image_bytes(changed)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.runtime.libraries.cudnn.calls import CALL, CONVOLUTION
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.plan import (
@@ -19,7 +20,6 @@ from tvm_ios.plan.plan import (
     Tensor,
 )
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall, CudnnConvolution
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 
 
@@ -115,21 +115,12 @@ def test_unwritten_bytes_are_refused(plan):
 
 
 def by_cudnn(**changes: object) -> ExecutionPlan:
-    """One convolution of 4 channels into 8, with a bias of another shape than cuDNN's."""
-    convolution = CudnnConvolution(
-        input_shape=(1, 4, 2, 2),
-        weight_shape=(8, 4, 1, 1),
-        strides=(1, 1),
-        padding=(0, 0),
-        dilation=(1, 1),
-        groups=1,
-        bias=True,
-        relu=False,
-    )
-    shapes = ((1, 4, 2, 2), (8, 4, 1, 1), (8, 1, 1), (1, 8, 2, 2))
+    """One convolution, with a bias of another shape than cuDNN's."""
+    channels = CONVOLUTION.weight_shape[0]
+    operands = (CONVOLUTION.weight_shape, CONVOLUTION.input_shape, (channels, 1, 1))
+    shapes = (*operands, CONVOLUTION.output_shape)
     sizes = [4 * math.prod(shape) for shape in shapes]
-    call = CudnnCall(convolution=convolution, data=0, weight=1, bias=2)
-    made = LibraryCall(CudnnLibrary.name, replace(call, **changes))
+    made = LibraryCall(CudnnLibrary.name, replace(CALL, **changes))
     return ExecutionPlan(
         lanes=1,
         buffers=tuple(
@@ -151,15 +142,14 @@ def by_cudnn(**changes: object) -> ExecutionPlan:
 def test_what_cudnn_computes_has_the_tensors_of_its_call() -> None:
     plan = by_cudnn()
     verify_plan(plan)
-    convolution = plan.launches[0].call.descriptor.convolution
     for wrong in (
-        {"data": 1, "weight": 0},
+        {"data": 0, "weight": 1},
         {"bias": None},
         {"bias": 3},
-        {"convolution": replace(convolution, bias=False)},
-        {"convolution": replace(convolution, padding=(1, 1))},
-        {"convolution": replace(convolution, weight_shape=(16, 4, 1, 1))},
-        {"convolution": replace(convolution, dtype="float16")},
+        {"convolution": replace(CONVOLUTION, bias=False)},
+        {"convolution": replace(CONVOLUTION, padding=(2, 2))},
+        {"convolution": replace(CONVOLUTION, weight_shape=(16, 4, 1, 1))},
+        {"convolution": replace(CONVOLUTION, dtype="float16")},
     ):
         with pytest.raises(PlanError, match="rule 6: the tensors of 'a' .* call of cuDNN"):
             verify_plan(by_cudnn(**wrong))

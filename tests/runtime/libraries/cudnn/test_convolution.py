@@ -7,19 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall, CudnnConvolution
+from tests.runtime.libraries.cudnn.calls import CALL, CONVOLUTION
+from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.support.stored_value import parse_json
-
-CONVOLUTION = CudnnConvolution(
-    input_shape=(2, 16, 9, 7),
-    weight_shape=(24, 4, 5, 3),
-    strides=(2, 1),
-    padding=(2, 1),
-    dilation=(1, 1),
-    groups=4,
-    bias=True,
-    relu=False,
-)
 
 
 @pytest.mark.parametrize(
@@ -53,5 +43,5 @@ def test_all_that_decides_the_algorithm_is_in_the_text():
 
 @pytest.mark.parametrize("algorithm", [None, CudnnAlgorithm(number=6, device="a", version=91002)])
 def test_json_reads_back_the_same_call(algorithm):
-    call = CudnnCall(convolution=CONVOLUTION, data=1, weight=0, bias=2, algorithm=algorithm)
+    call = replace(CALL, algorithm=algorithm)
     assert CudnnCall.from_data(parse_json(json.dumps(call.to_data()), "the call")) == call
