@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ctypes import c_size_t, c_uint64
 from dataclasses import replace
 
-from tvm_ios.errors import DatabaseError
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.runtime.gpu.device import CudaDevice, CudaHandles
 from tvm_ios.runtime.libraries.cudnn.convolution import (
@@ -27,6 +26,7 @@ from tvm_ios.runtime.libraries.cudnn.native_calls import (
     convolve_address,
 )
 from tvm_ios.runtime.libraries.cudnn.search import activates, find_algorithm
+from tvm_ios.runtime.libraries.facts import find_facts
 from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 
 __all__ = ["CudnnDevice", "CudnnStream"]
@@ -81,18 +81,9 @@ class CudnnDevice:
         """
         wanted = dict.fromkeys(convolutions)
         unknown = {each.as_text(): each for each in wanted if each not in self._algorithms}
-        kept = self._recall(unknown) if unknown else {}
-        found: dict[str, str] = {}
-        for text, convolution in unknown.items():
-            value = kept.get(text)
-            if value is None:
-                value, measured = self._search(convolution)
-                if measured:
-                    found[text] = value
-            self._algorithms[convolution] = self._read(value)
-        if found and self._store is not None:
-            with suppress(DatabaseError):
-                self._store.put_facts(self._subject, found)
+        subject = f"algorithms of {self.as_text()} on {self.device_name}"
+        for text, value in find_facts(self._store, subject, unknown, self._search).items():
+            self._algorithms[unknown[text]] = self._read(value)
         return {convolution: self._algorithms[convolution] for convolution in wanted}
 
     def complete(self, calls: Iterable[CudnnCall]) -> dict[CudnnCall, CudnnCall | None]:
@@ -224,16 +215,6 @@ class CudnnDevice:
         return CudnnAlgorithm(
             number=int(value), device=self.device_name, version=self.library.version
         )
-
-    def _recall(self, texts: Iterable[str]) -> Mapping[str, str]:
-        if self._store is not None:
-            with suppress(DatabaseError):
-                return self._store.get_facts(self._subject, texts)
-        return {}
-
-    @property
-    def _subject(self) -> str:
-        return f"algorithms of cuDNN {self.library.version_text} on {self.device_name}"
 
     @contextmanager
     def _own_handle(self) -> Iterator[int]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cache, partial
 
-from tvm_ios.errors import DatabaseError, ExecutionError, HostError
+from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.libraries.facts import find_facts
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.call_data import counts_of
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, candidates
@@ -65,22 +67,11 @@ class OnednnProcessor:
             for call in wanted
             if not self._fits(call.cut) and call.as_text() not in self._cuts
         }
-        kept = self._recall(unknown) if unknown else {}
-        found: dict[str, str] = {}
+        subject = f"parts of oneDNN {self._version} on {self._device}"
         with ExitStack() as undo:
-            searched = [text for text in unknown if text not in kept]
-            pool = self._pool(undo) if searched else None
-            for text, call in unknown.items():
-                if text in kept:
-                    value = kept[text]
-                elif pool is None:
-                    value = self._guess(call)
-                else:
-                    value = found[text] = self._search(call, pool)
-                self._cuts[text] = self._read(value)
-        if found and self._store is not None:
-            with suppress(DatabaseError):
-                self._store.put_facts(self._subject, found)
+            pool = cache(partial(self._pool, undo))
+            found = find_facts(self._store, subject, unknown, lambda call: self._find(call, pool()))
+        self._cuts |= {text: self._read(value) for text, value in found.items()}
         return {call: self._completed(call) for call in wanted}
 
     def price_name(self, call: OnednnCall) -> str:
@@ -132,6 +123,12 @@ class OnednnProcessor:
         undo.callback(pool.close)
         return pool
 
+    def _find(self, call: OnednnCall, pool: LanePool | None) -> tuple[str, bool]:
+        """Cut as text for the store, and True if it was tried."""
+        if pool is None:
+            return self._guess(call), False
+        return self._search(call, pool), True
+
     def _guess(self, call: OnednnCall) -> str:
         """Untried cut as text, not to be stored: one part a lane if possible."""
         ways = candidates(call, self._lanes)
@@ -180,16 +177,6 @@ class OnednnProcessor:
             device=self._device,
             version=self._version,
         )
-
-    def _recall(self, texts: Iterable[str]) -> Mapping[str, str]:
-        if self._store is not None:
-            with suppress(DatabaseError):
-                return self._store.get_facts(self._subject, texts)
-        return {}
-
-    @property
-    def _subject(self) -> str:
-        return f"parts of oneDNN {self._version} on {self._device}"
 
     @property
     def _version(self) -> str:

@@ -1,0 +1,42 @@
+"""Facts that operator libraries find out of calls on a device: once, then from a store. No TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from tvm_ios.errors import DatabaseError
+from tvm_ios.runtime.libraries.protocol import FactStore
+
+__all__ = ["find_facts"]
+
+Sought = TypeVar("Sought")
+
+
+def find_facts(
+    store: FactStore | None,
+    subject: str,
+    sought: Mapping[str, Sought],
+    find: Callable[[Sought], tuple[str, bool]],
+) -> dict[str, str]:
+    """The fact about each thing sought, by its name.
+
+    ``find`` returns a fact that the store does not have, and True if it is worth keeping. A store
+    that cannot be used is one without facts.
+    """
+    facts: dict[str, str] = {}
+    if sought and store is not None:
+        with suppress(DatabaseError):
+            facts.update(store.get_facts(subject, sought))
+    found: dict[str, str] = {}
+    for name, each in sought.items():
+        if name in facts:
+            continue
+        facts[name], measured = find(each)
+        if measured:
+            found[name] = facts[name]
+    if found and store is not None:
+        with suppress(DatabaseError):
+            store.put_facts(subject, found)
+    return facts
