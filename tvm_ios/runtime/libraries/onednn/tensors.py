@@ -11,7 +11,6 @@ from types import MappingProxyType
 from tvm_ios.core.fused_function import TensorType
 
 __all__ = [
-    "ANY",
     "CHANNELS_LAST",
     "FLOAT_BYTES",
     "FORMATS",
@@ -22,10 +21,8 @@ __all__ = [
     "is_format",
 ]
 
-ANY = "any"
-"""Format that leaves the choice to oneDNN."""
 FORMATS: Mapping[str, int] = MappingProxyType(
-    {ANY: 1, "a": 2, "ab": 3, "abc": 4, "abcd": 5, "abcde": 6, "ba": 14, "acb": 15, "acdb": 22}
+    {"a": 2, "ab": 3, "abc": 4, "abcd": 5, "abcde": 6, "ba": 14, "acb": 15, "acdb": 22}
     | {"bacd": 25, "cdba": 28, "decab": 39}
     | {"abcdef": 7, "acdeb": 33, "cdeba": 38, "defcab": 45}
     | {"aBcd4b": 84, "aBcd8b": 102, "aBcd16b": 78}
