@@ -7,6 +7,7 @@ workspace kernels need. Only then comes the capture, in which nothing may alloca
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.cuda.memory import CudaMemory
@@ -63,7 +64,8 @@ class CudaGraphExecutor:
             caller = self._make_ready()
             if self.graph is None:
                 return self.streams.time_ns(number)
-            elapsed = elapsed_ns(self._device, caller, lambda: self._repeat(number, caller))
+            replay = partial(self._call, "cuGraphLaunch", self.graph, caller, where=_WHOLE)
+            elapsed = elapsed_ns(self._device, caller, number, replay)
             self.streams.end(caller)
             return elapsed
 
@@ -116,10 +118,6 @@ class CudaGraphExecutor:
             raise
         self.captures += 1
         self.graph, self._generation, self._handles = executable, generation, handles
-
-    def _repeat(self, number: int, caller: int) -> None:
-        for _ in range(number):
-            self._call("cuGraphLaunch", self.graph, caller, where=_WHOLE)
 
     def _drop_graph(self) -> None:
         """Destroy the graph after its last run."""

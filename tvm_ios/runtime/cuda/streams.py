@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import tvm
 
@@ -122,7 +122,8 @@ class CudaStreamExecutor:
         """Nanoseconds of ``number`` back-to-back runs, by events on the caller's stream."""
         with self.lock:
             caller = self.begin()
-            elapsed = elapsed_ns(self.device, caller, lambda: self._repeat(number, caller))
+            issue = partial(self._issue, self._binding, caller)
+            elapsed = elapsed_ns(self.device, caller, number, issue)
             self.end(caller)
             return elapsed
 
@@ -179,10 +180,6 @@ class CudaStreamExecutor:
                 self._closed = True
                 self.device.settle()
                 self._handles.close()
-
-    def _repeat(self, number: int, caller: int) -> None:
-        for _ in range(number):
-            self._issue(self._binding, caller)
 
     def _issue(self, binding: StreamBinding, caller: int) -> None:
         outcome = self._native.issue(binding, caller)

@@ -186,13 +186,14 @@ class CudaHandles:
             self._device.activate()
 
 
-def elapsed_ns(device: CudaDevice, stream: int, work: Callable[[], None]) -> int:
-    """Nanoseconds between two events around work that is issued to a stream and joined to it."""
+def elapsed_ns(device: CudaDevice, stream: int, number: int, issue: Callable[[], object]) -> int:
+    """Nanoseconds between two events around work that is issued to a stream a number of times."""
     call = device.driver.call
     with CudaHandles(device) as handles:
         begin, end = handles.event(timing=True), handles.event(timing=True)
         call("cuEventRecord", begin, stream, where=_TIMED)
-        work()
+        for _ in range(number):
+            issue()
         call("cuEventRecord", end, stream, where=_TIMED)
         call("cuEventSynchronize", end, where=_TIMED)
         return event_ns(device.driver, begin, end)
