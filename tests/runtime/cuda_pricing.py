@@ -29,9 +29,13 @@ def priced(network_name, database_folder):
     from tvm_ios.profile.operator_measuring import measure_operators
     from tvm_ios.profile.prices import StagePrices
     from tvm_ios.relay import prepare
+    from tvm_ios.runtime.base import loaded_plan
     from tvm_ios.search.baselines import greedy_schedule
 
     _without_device_code()
+    images = []
+    image_bytes = loaded_plan.image_bytes
+    loaded_plan.image_bytes = lambda plan: images.append(plan) or image_bytes(plan)
     prepared = prepare(*network(network_name), TARGET)
     rows, merged = [], []
     with measured_kernels(
@@ -55,6 +59,8 @@ def priced(network_name, database_folder):
         "alone_ns": list(alone_ns),
         "merged": merged,
         "measured": counters.priced,
+        "images": len(images),
+        "libraries": len(kernels.runner._native._loaded),
         "notes": list(prices.notes),
         "graphs": sum(call.name == "cuGraphInstantiateWithFlags" for call in calls),
         "calls": sorted(set(names_of(calls))),

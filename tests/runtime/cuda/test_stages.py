@@ -38,6 +38,7 @@ def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, mod
     assert max(groups for _, _, groups in seen["rows"]) > 1
     assert {cost % KERNEL_NS for cost in seen["alone_ns"] if cost != VIEW_NS} == {0}
     assert seen["merged"] == merged
+    assert seen["images"] == seen["libraries"] < seen["measured"]  # a library is loaded once
     assert seen["graphs"] + seen["alone_ns"].count(VIEW_NS) >= seen["measured"] > 0
     assert any("clocks are not known" in note for note in seen["notes"])
     assert seen["live"] == {}
