@@ -45,13 +45,18 @@ def test_prices_are_kept_in_the_database(runner: RelayStageRunner, tmp_path: Pat
     assert first == second
 
 
-def test_an_interrupt_says_how_to_go_on(runner: RelayStageRunner, tmp_path: Path) -> None:
+def test_an_interrupt_saves_prices_and_says_how_to_go_on(
+    runner: RelayStageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = open_database(tmp_path / "prices.sqlite")
     kernels = MeasuredKernels(runner, database=database, options=MEASURE)
+    saved: list[bool] = []
+    monkeypatch.setattr(kernels.measured, "save", lambda: saved.append(True))
     with pytest.raises(KeyboardInterrupt) as caught, kernels.resumable():
         raise KeyboardInterrupt
     (note,) = caught.value.__notes__
     assert note.startswith(f"0 measured prices are kept in {database.path}; do the same again")
+    assert saved == [True]
 
 
 @pytest.mark.slow

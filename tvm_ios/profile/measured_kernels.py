@@ -65,17 +65,17 @@ class MeasuredKernels:
     def resumable(self) -> Iterator[None]:
         """Context that saves prices at its end; after Ctrl-C the exception says how to go on."""
         try:
-            yield
+            try:
+                yield
+            finally:
+                self.measured.save()
         except KeyboardInterrupt as interrupt:
-            self.measured.save()
             kept = self.counters.priced - self.counters.unsaved
             path = None if self._database is None else self._database.path
             interrupt.add_note(
                 f"{kept} measured prices are kept in {path}; do the same again to go on from there"
             )
             raise
-        finally:
-            self.measured.save()
 
 
 @contextmanager
