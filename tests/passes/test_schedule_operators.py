@@ -7,6 +7,7 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
 from tvm_ios.core.schedule import Strategy
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ModelError, OptionError, SearchError
 from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule
@@ -282,4 +283,5 @@ def test_without_a_cost_model_stages_are_measured(case, tmp_path, monkeypatch):
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
     after = scheduled(case)
     assert read_schedule(after).latency_ns > 0
+    assert ProfileDatabase().count() > 0
     np.testing.assert_allclose(case.run(after), case.expected(), rtol=1e-4, atol=1e-5)

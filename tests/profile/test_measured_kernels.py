@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pricing import MEASURE, convolutions, plain_choice
-from tvm_ios.compile.built_model import BuiltModel
+from tests.pricing import MEASURE, convolutions
 from tvm_ios.cost.measured import MeasureCounters
-from tvm_ios.profile.measured_kernels import MeasuredKernels, measured_kernels
+from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.operator_measuring import measure_operators
 from tvm_ios.profile.operator_prices import TVM
@@ -57,15 +56,3 @@ def test_an_interrupt_saves_prices_and_says_how_to_go_on(
     (note,) = caught.value.__notes__
     assert note.startswith(f"0 measured prices are kept in {database.path}; do the same again")
     assert saved == [True]
-
-
-@pytest.mark.slow
-def test_a_prepared_module_is_priced_by_itself(branching_built: BuiltModel, tmp_path: Path) -> None:
-    database = tmp_path / "prices.sqlite"
-    with measured_kernels(
-        branching_built.prepared, lanes=1, database=database, options=MEASURE
-    ) as kernels:
-        stages = sequential_schedule(kernels.graph).stages
-        prices = StagePrices(kernels, plain_choice(kernels.graph))
-        assert sum(prices.price(prices.graph, stages)) > 0
-    assert open_database(database).count() > 0

@@ -24,11 +24,14 @@ def _quick():
 
 def priced(network_name, database_folder):
     """Stages of a network: what each costs, and how many kernels its longest group has."""
+    from tvm_ios.compile.built_model import build_model
     from tvm_ios.core.schedule import Stage, Strategy
-    from tvm_ios.profile.measured_kernels import measured_kernels
+    from tvm_ios.cost.database import ProfileDatabase
+    from tvm_ios.devices.targets import local_device
+    from tvm_ios.profile.measured_kernels import MeasuredKernels
     from tvm_ios.profile.operator_measuring import measure_operators
     from tvm_ios.profile.prices import StagePrices
-    from tvm_ios.relay import prepare
+    from tvm_ios.profile.stage_kernels import RelayStageRunner
     from tvm_ios.runtime.base import loaded_plan
     from tvm_ios.search.baselines import greedy_schedule
 
@@ -36,11 +39,14 @@ def priced(network_name, database_folder):
     images = []
     image_bytes = loaded_plan.image_bytes
     loaded_plan.image_bytes = lambda plan: images.append(plan) or image_bytes(plan)
-    prepared = prepare(*network(network_name), TARGET)
+    built = build_model(*network(network_name), TARGET)
+    database = ProfileDatabase(f"{database_folder}/prices.sqlite")
     rows, merged = [], []
-    with measured_kernels(
-        prepared, lanes=4, database=f"{database_folder}/prices.sqlite", options=_quick()
-    ) as kernels:
+    with (
+        local_device(built.prepared.target).open() as session,
+        RelayStageRunner(built, lanes=4, session=session) as runner,
+    ):
+        kernels = MeasuredKernels(runner, database=database, options=_quick())
         prices = StagePrices(kernels, measure_operators(kernels).choice())
         alone_ns = prices.alone_ns
         stages = [s for s in greedy_schedule(prices.graph).stages if len(s.groups) <= 4]

@@ -16,18 +16,21 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
-from tvm_ios.devices.targets import lanes_for_target
+from tvm_ios.devices.targets import lanes_for_target, local_device
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.list_choice import list_from
-from tvm_ios.profile.measured_kernels import measured_kernels
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measuring_call import open_database
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.inputs import resolve_target
@@ -115,11 +118,19 @@ class ScheduleOperators:
             if scheduler is Scheduler.LIST:
                 return self._list(extraction.graph, self.cost_model)
             return search_ios(extraction.graph, self.cost_model, self._limits()).schedule
-        with measured_kernels(prepared, lanes=self.lanes, database=self.database) as kernels:
+        device = local_device(prepared.target)
+        lanes, database = device.require_lanes(self.lanes), open_database(self.database)
+        built = build_prepared(prepared)
+        with (
+            device.open() as session,
+            RelayStageRunner(built, lanes=lanes, session=session) as runner,
+        ):
+            kernels = MeasuredKernels(runner, database=database)
             prices = settled_prices(kernels)
             if scheduler is Scheduler.LIST:
-                in_order = sequential_schedule(prices.graph)
-                return prices.annotate(list_from(prices, in_order, lanes=kernels.runner.lanes))
+                with kernels.resumable():
+                    in_order = sequential_schedule(prices.graph)
+                    return prices.annotate(list_from(prices, in_order, lanes=lanes))
             found = find_schedules(prices, {scheduler.value: self._limits()})
             return found.schedules[scheduler.value]
 

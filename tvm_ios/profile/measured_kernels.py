@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tvm_ios.compile.built_model import BuiltModel, ModelKernels
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
-from tvm_ios.devices.targets import local_device
-from tvm_ios.host import cached_libinfo
-from tvm_ios.profile.measuring_call import open_database, profile_context
+from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.profile.merge_surroundings import MergeSurroundings
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.relay.build import build
-from tvm_ios.relay.prepare import PreparedModule
 
-__all__ = ["MeasuredKernels", "measured_kernels"]
+__all__ = ["MeasuredKernels"]
 
 
 class MeasuredKernels:
@@ -76,33 +70,3 @@ class MeasuredKernels:
                 f"{kept} measured prices are kept in {path}; do the same again to go on from there"
             )
             raise
-
-
-@contextmanager
-def measured_kernels(
-    prepared: PreparedModule,
-    *,
-    lanes: int | None = None,
-    database: ProfileDatabase | str | Path | None = None,
-    options: MeasureOptions | None = None,
-) -> Iterator[MeasuredKernels]:
-    """Build a module prepared for this machine's CPU or GPU, to price its stages there.
-
-    ``lanes`` are those of :func:`tvm_ios.tune`, and the database is that of
-    :func:`~tvm_ios.profile.measuring_call.open_database`.
-    """
-    device = local_device(prepared.target)
-    chosen_lanes = device.require_lanes(lanes)
-    opened = open_database(database)
-    with cached_libinfo():
-        base = build(prepared.module, prepared.target, prepared.params)
-    built = BuiltModel(prepared, ModelKernels(base))
-    with (
-        device.open() as session,
-        RelayStageRunner(built, lanes=chosen_lanes, session=session) as runner,
-    ):
-        kernels = MeasuredKernels(runner, database=opened, options=options)
-        try:
-            yield kernels
-        finally:
-            kernels.measured.save()
