@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -72,16 +72,25 @@ def build_fastest(
         layout only; the returned build has none of them.
     """
     resolved = resolve_target(target if target is not None else host_target())
-    builder = _Builder(call=call, target=resolved, name=name, libraries=libraries)
-    as_it_is = best = _Best(
-        candidate=BuildCandidate(mod=mod, params=params),
-        subject=f"{model_digest(mod, params)}.{FORMS}" if changes else "",
+    subject = f"{model_digest(mod, params)}.{FORMS}" if changes else ""
+    candidate = BuildCandidate(mod=mod, params=params)
+    choices, kernels = call.choices(resolved), with_libraries(f"kernels of {subject}", libraries)
+    if subject and not choices.is_noted(kernels):
+        # The model is new: workers that compile kernels are up in time.
+        start_shared_workers(heavy_operators(candidate.checked.typed))
+    best = _BestSoFar(
+        call=call,
+        target=resolved,
+        name=name,
+        libraries=libraries,
+        candidate=candidate,
+        subject=subject,
     )
-    builder.expect(as_it_is)
     for change in changes:
-        best = builder.try_change(change, best, records if change.raced_with_records else None)
-    built = best.built or builder.build("build", best.candidate)
-    builder.remember(as_it_is)
+        best.try_change(change, records if change.raced_with_records else None)
+    built = best.built or best.build("build", best.candidate)
+    if subject:
+        choices.note(kernels)
     return ChosenBuild(
         candidate=best.candidate,
         built=built,
@@ -89,116 +98,92 @@ def build_fastest(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Best:
-    """The form that is kept so far."""
-
-    candidate: BuildCandidate
-    subject: str
-    """Name of the form in questions to the database."""
-    built: BuiltModel | None = None
-    """Build without further records; None until it is needed."""
-    notes: tuple[str, ...] = ()
-
-    def with_notes(self, *notes: str) -> _Best:
-        return replace(self, notes=(*self.notes, *notes))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Builder:
-    """Builder and racer of candidates within one call."""
+@dataclass(slots=True, kw_only=True)
+class _BestSoFar:
+    """The form that is kept so far within one call, which a faster one replaces."""
 
     call: MeasuringCall
     target: tvm.target.Target
     name: str
     libraries: tuple[OperatorLibrary, ...]
+    candidate: BuildCandidate
+    subject: str
+    """Name of the form in questions to the database."""
+    built: BuiltModel | None = None
+    """Build without further records; None until it is needed."""
+    notes: list[str] = field(default_factory=list)
 
-    def expect(self, best: _Best) -> None:
-        """Start workers that compile kernels if the model is new, so that they are up in time."""
-        question = with_libraries(_built(best), self.libraries)
-        if best.subject and not self.call.choices(self.target).is_noted(question):
-            start_shared_workers(heavy_operators(best.candidate.checked.typed))
-
-    def remember(self, model: _Best) -> None:
-        """Note that the cache has the kernels of a model."""
-        if model.subject:
-            question = with_libraries(_built(model), self.libraries)
-            self.call.choices(self.target).note(question)
-
-    def try_change(self, change: ModelChange, best: _Best, records: Records | None) -> _Best:
-        """Faster one of the best form so far and its change."""
-        question = f"{change.name} of {best.subject}"
+    def try_change(self, change: ModelChange, records: Records | None) -> None:
+        """Take the form's change in its place if that is faster."""
+        question = f"{change.name} of {self.subject}"
         known = None if records else self._known(question)
         if known is not None and known.kept != change.name:
-            return best.with_notes(*known.notes)
+            self.notes += known.notes
+            return
         try:
             with self.call.gate.stage(self.call.to_prepare(change.name)):
-                changed = change.of(best.candidate, self.target)
+                changed = change.of(self.candidate, self.target)
         except (ModelError, OptionError) as error:
-            return best.with_notes(_left_out(change, error))
+            self.notes.append(_left_out(change, error))
+            return
         if changed is None:
-            return best
+            return
         if records is None:
-            return self._faster(change, best, changed, question, known)
+            self._take_faster(change, changed, question, known)
+            return
+        before, built = self.candidate, self.built
+        self.built = None  # it was made without the records
         with records():  # read only where there is something to race under them
-            # The build so far was made without the records.
-            plain = replace(best, built=None)
-            faster = self._faster(change, plain, changed, question, self._known(question))
-        lost = faster.candidate is best.candidate
-        return replace(faster, built=best.built if lost else None)
+            self._take_faster(change, changed, question, self._known(question))
+        self.built = built if self.candidate is before else None
 
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
+        """Build of a form, with the records in force."""
         with self.call.stage(phase, self.call.to_prepare()):
             built = build_model(
                 candidate.checked, candidate.params, self.target, name=self.name, like=like
             )
         return replace(built, libraries=self.libraries)
 
-    def _faster(
+    def _take_faster(
         self,
         change: ModelChange,
-        best: _Best,
         changed: BuildCandidate,
         question: str,
         choice: BuildChoice | None,
-    ) -> _Best:
-        """Faster form, by an earlier choice or a race with the records in force."""
+    ) -> None:
+        """Take the faster form, by an earlier choice or a race with the records in force."""
         changed_built = None
         if choice is None:
-            built = best.built or self.build("build", best.candidate)
-            best = replace(best, built=built)
+            self.built = self.built or self.build("build", self.candidate)
             if not self.call.budget.allows(SHARE_OF_BUILDING * self.call.clock.phase_s["build"]):
                 self.call.budget.cut(f"a build with {change.name} was not tried")
-                return best
+                return
             try:
-                changed_built = self.build(f"build {change.phase}", changed, like=built)
+                changed_built = self.build(f"build {change.phase}", changed, like=self.built)
             except (ModelError, OptionError) as error:
-                return best.with_notes(_left_out(change, error))
-            builds = {change.without: built, change.name: changed_built}
+                self.notes.append(_left_out(change, error))
+                return
+            builds = {change.without: self.built, change.name: changed_built}
             with self.call.stage(f"check {change.phase}", self.call.to_profile) as granted:
                 call, left_s = self.call.at(granted), self.call.budget.left_s
                 try:
                     choice = choose_build(builds, call, prices_count=True, within_s=left_s)
                 except RaceTooLongError as error:
                     self.call.budget.cut(f"a build with {change.name} was not raced: {error}")
-                    return best
+                    return
                 known = self.call.choices(self.target)
                 known.keep(with_libraries(question, self.libraries), choice)
-        best = best.with_notes(*choice.notes)
-        if choice.kept != change.name:
-            return best
-        return replace(best, candidate=changed, built=changed_built, subject=question)
+        self.notes += choice.notes
+        if choice.kept == change.name:
+            self.candidate, self.built, self.subject = changed, changed_built, question
 
     def _known(self, question: str) -> BuildChoice | None:
         """Earlier choice with the records in force; None without one."""
         question = with_libraries(question, self.libraries)
         return self.call.choices(self.target).known(question)
-
-
-def _built(model: _Best) -> str:
-    return f"kernels of {model.subject}"
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:
