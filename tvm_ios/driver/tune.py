@@ -15,21 +15,29 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.devices.protocol import MeasuringDevice
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device, require_libraries
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
-from tvm_ios.driver.steps import UNTUNED, Steps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
-from tvm_ios.profile.last_race import Racer
+from tvm_ios.profile.find_schedules import schedule_build
+from tvm_ios.profile.last_race import (
+    Racer,
+    compiled_racers,
+    evidence_of,
+    racers_of,
+    run_last_race,
+)
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database
+from tvm_ios.profile.race import race_s
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.slow_products import slow_products
@@ -38,6 +46,7 @@ from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock, ProgressListener
@@ -49,6 +58,13 @@ from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race"]
+
+UNTUNED = {
+    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
+    Contestant.IOS: Contestant.UNTUNED_IOS,
+    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
+}
+"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -242,12 +258,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
         records=None if request is None else partial(request.ansor_records, resolve_target(target)),
     )
     search = options.search.without_merges() if build.exact else options.search
-    steps = Steps(call=call, search=search)
     tuned = None
     with ExitStack() as stack:
         if request is None:
             session = stack.enter_context(call.open())
-            main = steps.schedule(chosen.built, session)
+            main = schedule_build(chosen.built, session, call, search)
+            racers = racers_of(main, session, call)
         else:
             # The records are in force inside, and must not be for the untuned kernels below.
             with tuned_kernels(
@@ -259,14 +275,14 @@ def _tune_race(given: TuneCall) -> TuneRace:
             ) as tuned:
                 # Not before: tuners wait for a device that is held.
                 session = stack.enter_context(call.open())
-                main = steps.schedule(tuned.built, session)
-                steps.compile(main.racers)
-        racers = dict(main.racers)
-        if tuned is not None and tuned.layout is not None:
-            racers |= steps.untuned(chosen.built, main, session)
-        end = steps.finish(racers, main.found.sequential_ns, session)
+                main = schedule_build(tuned.built, session, call, search)
+                racers = racers_of(main, session, call)
+                compiled_racers(racers, call)
+            if tuned.layout is not None:
+                racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+        end = run_last_race(racers, main.sequential_ns, session, call)
         curve = () if tuned is None else tuned.curve
-        evidence = steps.evidence(end, racers[end.kept], session, curve)
+        evidence = evidence_of(end, racers[end.kept], session, call, curve)
     if tuned is None:
         records = records_around(main.built.kernels.staged)
     else:
@@ -280,7 +296,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         coverage=main.built.extraction.coverage.as_text(),
         measured=main.prices.kernels.counters.priced,
         from_database=main.prices.kernels.counters.from_database,
-        search=main.found.searches[Contestant.IOS.value],
+        search=main.searches[Contestant.IOS.value],
         remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
         notes=(
@@ -289,7 +305,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             *device.notes,
             *chosen.notes,
             *(() if tuned is None else tuned.notes),
-            *main.found.notes,
+            *main.notes,
             *main.prices.notes,
             *(
                 slow_products(main.prices.graph, main.prices.alone_ns)
@@ -301,6 +317,24 @@ def _tune_race(given: TuneCall) -> TuneRace:
         ),
     )
     return TuneRace(racers=racers, kept=replace(model, tune_report=report))
+
+
+def _untuned_racers(
+    built: BuiltModel,
+    sequential_ns: int,
+    session: MeasuringSession,
+    call: MeasuringCall,
+    search: SearchOptions,
+) -> dict[Contestant, Racer]:
+    """Best schedules of untuned kernels, which tuned ones have to beat beside sequential order.
+
+    Sequential order of the untuned kernels lost to that of the tuned ones before.
+    """
+    if not call.budget.allows(2 * race_s(sequential_ns, call.compare)):
+        call.budget.cut("schedules of untuned kernels were not found, and so not compared")
+        return {}
+    racers = racers_of(schedule_build(built, session, call, search), session, call)
+    return {UNTUNED[who]: racer for who, racer in racers.items() if who in UNTUNED}
 
 
 def measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:

@@ -5,18 +5,26 @@ Operators were priced before, and their makers chosen. The search asks for price
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.lower import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.cost.measured import MeasureCounters
+from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
+from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
+from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -25,7 +33,7 @@ from tvm_ios.search.result import SearchProgress, SearchResult
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["FoundSchedules", "find_schedules", "search_schedule"]
+__all__ = ["ScheduledBuild", "find_schedules", "schedule_build", "search_schedule"]
 
 LEAST_GAIN_PERCENT = 1
 """Per cent of gain over sequential order, by prices, below which a schedule gets no race: the best
@@ -35,16 +43,25 @@ MOST_OWN = 2
 caches cost a network no more than that, and TVM's code for NHWC takes 40 times as long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSchedules:
-    """Schedules of one build, found with measured prices."""
+_LOG = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledBuild:
+    """A build with its schedules, and the prices that they were found with."""
+
+    prices: StagePrices
     schedules: Mapping[str, InterOpSchedule]
     """Schedules by contestant: sequential order, greedy order, one of each search, then lists."""
     searches: Mapping[str, SearchResult]
     """Results of the searches by name."""
     sequential_ns: int
     """Sum of the prices of all operators with idle lanes' help: about the time of a run."""
+
+    @property
+    def built(self) -> BuiltModel:
+        """Build that the schedules are for."""
+        return self.prices.kernels.runner.built
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -69,6 +86,36 @@ class FoundSchedules:
         }
 
 
+def schedule_build(
+    built: BuiltModel, session: MeasuringSession, call: MeasuringCall, search: SearchOptions
+) -> ScheduledBuild:
+    """Prices and schedules of a build within a call of ``tune``, with the records in force."""
+
+    def tell(counters: MeasureCounters) -> None:
+        call.clock.say(f"operators, {counters.priced} ways of them measured")
+
+    with (
+        # First: lanes are bound to the cores that the stage is granted.
+        call.stage("search", call.to_profile) as granted,
+        session.in_stage(granted.address),
+        RelayStageRunner(
+            built, lanes=call.lanes, session=session, database=call.database
+        ) as runner,
+    ):
+        kernels = MeasuredKernels(runner, database=call.database, options=call.measure)
+        found = find_schedules(
+            settled_prices(kernels, on_batch=tell),
+            {Contestant.IOS.value: search},
+            call.clock,
+            call.budget,
+            lists={Contestant.IOS_LIST.value: Contestant.IOS.value},
+            compare=call.compare,
+        )
+    told = kernels.counters
+    _LOG.info("prices: %d measured, %d known", told.priced, told.from_database)
+    return found
+
+
 def find_schedules(
     prices: StagePrices,
     limits: Mapping[str, SearchOptions],
@@ -77,7 +124,7 @@ def find_schedules(
     *,
     lists: Mapping[str, str] = MappingProxyType({}),
     compare: CompareOptions | None = None,
-) -> FoundSchedules:
+) -> ScheduledBuild:
     """Search the schedules of a build.
 
     After Ctrl-C all prices so far are kept, and a note on the exception says how to go on.
@@ -133,7 +180,8 @@ def find_schedules(
         annotated[Contestant.OWN_KERNELS.value] = replace(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()
         )
-    return FoundSchedules(
+    return ScheduledBuild(
+        prices=prices,
         schedules=annotated,
         searches=searches,
         sequential_ns=sequential_ns,

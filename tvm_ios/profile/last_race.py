@@ -1,30 +1,64 @@
 """The race that ends a call: run once for equal conditions, then known like a price.
 
 If an earlier call ran it, only the kept schedule is compiled. Its plan has to be the one that
-raced, which shows changes of the lowering.
+raced, which shows changes of the lowering. The kept model is traced, since a price is of a stage
+repeated by itself, and in a network one stage runs after another.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.comparison import Comparison, least_rounds
 from tvm_ios.plan.image import image_bytes
-from tvm_ios.profile.race import choose, race
+from tvm_ios.profile.find_schedules import ScheduledBuild
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.race import (
+    choose,
+    compiled_for,
+    executors_of,
+    looks_s,
+    race,
+    race_s,
+    round_s,
+)
+from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
 
-__all__ = ["RaceEnd", "Racer", "known_end", "race_identity", "raced_end"]
+__all__ = [
+    "RaceEnd",
+    "Racer",
+    "compiled_racers",
+    "evidence_of",
+    "known_end",
+    "race_identity",
+    "raced_end",
+    "racers_of",
+    "run_last_race",
+]
 
 RACE_PROTOCOL = 3
 """Version of how races are run and ended, beside their options."""
+TRACES = 7
+WARM_UP = 3
+RUNS_FOR_TRACES = WARM_UP + 2 * TRACES
+"""Runs of all traces: each trace is of the second of two, since the first finds lanes asleep."""
+SHORT_S = 0.5
+"""Seconds of traced runs up to which they are made in any case, without harm to a budget."""
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +85,87 @@ class RaceEnd:
     """Sentence for people: why this contestant is kept."""
     model: CompiledModel
     """Compiled model of the kept contestant."""
+
+
+def racers_of(
+    found: ScheduledBuild, session: MeasuringSession, call: MeasuringCall
+) -> dict[Contestant, Racer]:
+    """Contestants of a build, to be compiled with the records in force."""
+    distinct = found.without_repetitions()
+    alike = [name for name in found.schedules if name not in distinct]
+    if alike:
+        _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
+    records = applied_records_digest()
+    compiled = partial(compiled_for, session, found.built, lanes=call.lanes, database=call.database)
+    return {
+        Contestant(name): Racer(
+            built=found.built,
+            schedule=schedule,
+            records=records,
+            compiled=cache(partial(compiled, schedule)),
+            prices_ns=()
+            if name == Contestant.OWN_KERNELS.value
+            else found.prices.known_ns(schedule),
+        )
+        for name, schedule in distinct.items()
+    }
+
+
+def compiled_racers(
+    racers: Mapping[Contestant, Racer], call: MeasuringCall
+) -> dict[Contestant, CompiledModel]:
+    """Compiled contestants, with the records in force; later calls return the same models."""
+    with call.stage("lower", call.to_prepare()):
+        return {who: racer.compiled() for who, racer in racers.items()}
+
+
+def run_last_race(
+    racers: Mapping[Contestant, Racer],
+    sequential_ns: int,
+    session: MeasuringSession,
+    call: MeasuringCall,
+) -> RaceEnd:
+    """Outcome of the contestants' race, or of an equal one of an earlier call.
+
+    A run takes about ``sequential_ns`` nanoseconds.
+    """
+    options = call.compare
+    identity = race_identity(racers, options)
+    target = next(iter(racers.values())).built.prepared.target
+    races = KnownRaces(call.database, call.context(target))
+    with call.stage("lower", call.to_prepare()):
+        known = known_end(racers, identity if options.reuse else None, races)
+    if known is not None:
+        with call.clock.phase("compare"):  # every report has this phase
+            return known
+    models = compiled_racers(racers, call)
+    chosen = _options_in_time(call, sequential_ns, len(models))
+
+    def keep(raced: KnownRace) -> None:
+        # A race that was cut short is no answer for calls with more time.
+        if identity is not None and chosen == options:
+            races.keep(identity, raced)
+
+    call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
+    with (
+        call.stage("compare", call.to_profile) as granted,
+        session.in_stage(granted.address),
+    ):
+        return raced_end(models, options=chosen, session=session, keep=keep)
+
+
+def _options_in_time(call: MeasuringCall, sequential_ns: int, contestants: int) -> CompareOptions:
+    """Options of a race with as many rounds as there is time for."""
+    compare = call.compare
+    if call.budget.allows(race_s(sequential_ns, compare, contestants=contestants)):
+        return compare
+    each_s = round_s(sequential_ns, compare, contestants=contestants)
+    before_s = looks_s(sequential_ns, compare, contestants=contestants)
+    affordable = int(max(0.0, call.budget.left_s - before_s) / each_s)
+    rounds = min(max(least_rounds(compare.confidence), affordable), compare.rounds)
+    if rounds < compare.rounds:
+        call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
+    return replace(compare, rounds=rounds)
 
 
 def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -> str | None:
@@ -115,3 +230,43 @@ def raced_end(
     keep(KnownRace(comparison=comparison, plans=plans))
     kept, reason = choose(comparison, {who: who.value for who in models})
     return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
+
+
+def evidence_of(
+    end: RaceEnd,
+    racer: Racer,
+    session: MeasuringSession,
+    call: MeasuringCall,
+    curve: tuple[CurvePoint, ...],
+) -> Evidence:
+    """Measurements of the kept model, with traced runs that are made now."""
+    traced = TracedRuns()
+    needed_s = RUNS_FOR_TRACES * end.comparison.median_ns(end.kept.value) / 1e9
+    if needed_s < SHORT_S or call.budget.allows(needed_s):
+        # No phase of its own: like the race, it times whole networks.
+        with (
+            call.stage("compare", call.to_profile) as granted,
+            session.in_stage(granted.address),
+        ):
+            traced = _traced_runs(end.model, session)
+    else:
+        call.budget.cut("no run was traced, so stages have predicted times only")
+    return Evidence(
+        kept=end.kept.value,
+        reason=end.reason,
+        race=end.comparison,
+        lanes=call.lanes,
+        prices_ns=racer.prices_ns,
+        traced=traced,
+        curve=curve,
+        phase_s=dict(call.clock.phase_s),
+    )
+
+
+def _traced_runs(model: CompiledModel, session: MeasuringSession) -> TracedRuns:
+    """Time the launches of a model on the device of a session, on made-up inputs."""
+    with executors_of({model.schedule.scheduler: model}, session) as executors:
+        (executor,) = executors.values()
+        executor.trace(WARM_UP)
+        traces = [executor.trace(2) for _ in range(TRACES)]
+    return TracedRuns.of(traces, model.schedule)

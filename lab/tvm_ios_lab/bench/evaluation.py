@@ -29,7 +29,7 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import ChosenBuild, build_fastest
-from tvm_ios.profile.find_schedules import FoundSchedules, find_schedules
+from tvm_ios.profile.find_schedules import ScheduledBuild, find_schedules
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
@@ -130,7 +130,7 @@ class Evaluation:
 
 def search_all(
     prices: StagePrices, clock: PhaseClock, budget: TimeBudget | None = None
-) -> tuple[FoundSchedules, tuple[int, ...]]:
+) -> tuple[ScheduledBuild, tuple[int, ...]]:
     """Sequential and greedy order, an IOS schedule for each set of strategies, and a list.
 
     Parameters
