@@ -24,7 +24,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.profile.kernel_variant import KernelVariant, with_slices, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.merge_surroundings import MergeSurroundings
+from tvm_ios.profile.merge_prices import could_be_whole, effects_of
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
@@ -133,7 +133,7 @@ def assert_effects_are_those_of_the_plan(network: Network, merged: str) -> tuple
     built = built_network(network)
     members = operators_of(built, network, merged)
     operators = built.graph.operators
-    found = MergeSurroundings(built.kernels.staged).effects(members)
+    found = effects_of(built.kernels.staged, tuple(members))
 
     def names(indices):
         return Counter(operators[index].name for index in indices)
@@ -291,11 +291,10 @@ def _strategy(members):
 def test_what_could_be_a_merged_convolution():
     network = Network(joins=("ab", "cp", "dc"))
     built = built_network(network)
-    surroundings = MergeSurroundings(built.kernels.staged)
     first, last = (operators_of(built, network, names) for names in ("ab", "dc"))
-    found = surroundings.could_be_whole(first[0])
+    found = could_be_whole(built.extraction, first[0])
     assert {built.extraction.joins[index] for index in found} == {first, last}
-    assert surroundings.could_be_whole(found[0]) == ()
+    assert could_be_whole(built.extraction, found[0]) == ()
 
 
 def test_the_slices_are_in_the_name_of_a_merge():

@@ -13,7 +13,6 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
 from tvm_ios.profile.measuring_call import profile_context
-from tvm_ios.profile.merge_surroundings import MergeSurroundings
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
 __all__ = ["MeasuredKernels"]
@@ -48,7 +47,6 @@ class MeasuredKernels:
             runner, context, options=options, database=database, patience=runner.session.patience
         )
         """Times of stages by themselves."""
-        self.surroundings = MergeSurroundings(runner.built.kernels.staged)
 
     @property
     def counters(self) -> MeasureCounters:
