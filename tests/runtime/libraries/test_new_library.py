@@ -35,7 +35,7 @@ from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.profile import build_choice, ways_in_network
+from tvm_ios.profile import build_choice, way_choice
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.measured_kernels import MeasuredKernels
@@ -383,13 +383,13 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
             for launch in model.plan.launches
         ]
 
-    monkeypatch.setattr(ways_in_network, "executors_of", executors_of)
+    monkeypatch.setattr(way_choice, "executors_of", executors_of)
     with (
         LocalCpu().open() as session,
         PricedByHand(built, lanes=1, session=session) as runner,
     ):
         kernels = MeasuredKernels(runner, options=MEASURE)
-        ways = ways_in_network.ways_in_network(runner, measure_operators(kernels))
+        ways = way_choice.ways_in_network(runner, measure_operators(kernels))
         chosen = StagePrices(kernels, ways).annotate(greedy_schedule(kernels.graph))
     makers = {index: maker for index, maker in enumerate(ways.makers) if maker != TVM}
     assert makers == {relu: "fake", absolute: "second"}

@@ -31,7 +31,7 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.operator_measuring import measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.ways_in_network import ways_in_network, with_choice
+from tvm_ios.profile.way_choice import ways_in_network, with_choice
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.known import onednn_library, read_call
