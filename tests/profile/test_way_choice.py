@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,10 +23,11 @@ from tvm_ios.profile.way_choice import (
     LONG_OPERATOR_NS,
     LONGEST_NS,
     MOST_ROUNDS,
-    KnownWays,
     clearly_fastest,
     distinct_ways,
     fastest_of_traced,
+    keep_way,
+    known_way,
     least_traced_ns,
     settled_choice,
     settled_prices,
@@ -40,8 +42,9 @@ CONTEXT = ProfileContext(device="fake", lanes=2, tvm_version="0.17.0", kernels="
 CHOICE = plain_choice(GRAPH, unsplit=(1, 2))
 
 
-def known_ways(path: Path) -> KnownWays:
-    return KnownWays(KnownChoices(ProfileDatabase(path), CONTEXT), "kernels")
+@pytest.fixture
+def choices(tmp_path: Path) -> KnownChoices:
+    return KnownChoices(ProfileDatabase(tmp_path / "prices.sqlite"), CONTEXT)
 
 
 def test_ways_that_are_the_same_are_timed_once() -> None:
@@ -71,24 +74,23 @@ def test_the_first_way_is_kept_unless_another_one_is_clearly_faster(others_ns, k
     assert clearly_fastest(race) == kept
 
 
-def test_a_choice_of_busy_times_is_not_for_ever(tmp_path: Path) -> None:
-    known = known_ways(tmp_path / "prices.sqlite")
-    assert known.choice(CHOICE.prices, busy=True) is None
-    known.keep("by price", CHOICE, busy=True)
-    assert known.choice(CHOICE.prices, busy=True) == CHOICE
-    assert known.choice(CHOICE.prices, busy=False) is None
+def test_a_choice_of_busy_times_is_not_for_ever(choices: KnownChoices) -> None:
+    known = partial(known_way, choices, "ways", CHOICE.prices)
+    assert known(busy=True) is None
+    keep_way(choices, "ways", "by price", CHOICE, busy=True)
+    assert known(busy=True) == CHOICE
+    assert known(busy=False) is None
     quiet = replace(CHOICE, unsplit=())
-    known.keep("all split", quiet, busy=False)
-    assert known.choice(CHOICE.prices, busy=False) == quiet
-    assert known.choice(CHOICE.prices, busy=True) == quiet
+    keep_way(choices, "ways", "all split", quiet, busy=False)
+    assert known(busy=False) == quiet
+    assert known(busy=True) == quiet
 
 
-def test_a_choice_is_kept_with_its_libraries(tmp_path: Path) -> None:
+def test_a_choice_is_kept_with_its_libraries(choices: KnownChoices) -> None:
     prices = plain_prices(GRAPH, [10_000] * 4, {"a": {0: 500, 2: 500}})
-    known = known_ways(tmp_path / "prices.sqlite")
-    known.keep("by price", prices.choice(), busy=False)
-    assert known.choice(prices, busy=False) == prices.choice()
-    assert known.choice(plain_prices(GRAPH, [10_000] * 4), busy=False) is None
+    keep_way(choices, "ways", "by price", prices.choice(), busy=False)
+    assert known_way(choices, "ways", prices, busy=False) == prices.choice()
+    assert known_way(choices, "ways", plain_prices(GRAPH, [10_000] * 4), busy=False) is None
 
 
 def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) -> None:
@@ -104,7 +106,8 @@ def test_ways_that_were_settled_are_not_timed_again(
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     kernels = MeasuredKernels(runner, database=database, options=MEASURE)
     settled = plain_choice(kernels.graph, unsplit=(1,))
-    KnownWays(kernels.choices, kernels.identity).keep("by price", settled, busy=False)
+    question = f"ways of operators in {kernels.identity}"
+    keep_way(kernels.choices, question, "by price", settled, busy=False)
     assert settled_choice(kernels, settled.prices) == settled
     assert kernels.counters.requested == 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.graph import OperatorGraph
@@ -28,10 +28,11 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = [
-    "KnownWays",
     "clearly_fastest",
     "distinct_ways",
     "fastest_of_traced",
+    "keep_way",
+    "known_way",
     "least_traced_ns",
     "settled_choice",
     "settled_prices",
@@ -52,7 +53,8 @@ WARM_NS = 10_000_000
 """Nanoseconds that a network runs before the run of a round that counts, at least once; networks
 with long runs go without."""
 MOST_RUNS = 20
-BUSY = "while the machine was in its slow mode"
+BUSY = ", while the machine was in its slow mode"
+"""End of a question whose answer holds for busy times only."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,9 +87,9 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     is_long = sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph)
     if runner.lanes == 1 or not runner.idle_lanes_help or is_long:
         return by_price
-    known = KnownWays(kernels.choices, kernels.identity)
+    question = f"ways of operators in {kernels.identity}"
     busy = runner.ping_pong_ns() > SLOWEST_HOP_NS
-    choice = known.choice(prices, busy=busy)
+    choice = known_way(kernels.choices, question, prices, busy=busy)
     if choice is not None:
         return choice
     ways = distinct_ways(by_price, ways_in_network(runner, prices))
@@ -96,49 +98,40 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
         models = {name: with_choice(runner, way) for name, way in ways.items()}
         comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
         kept, busy = clearly_fastest(comparison), not comparison.is_quiet
-    known.keep(kept, ways[kept], busy=busy)
+    keep_way(kernels.choices, question, kept, ways[kept], busy=busy)
     return ways[kept]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownWays:
-    """Choices for some kernels that whole networks made before."""
+def known_way(
+    choices: KnownChoices, question: str, prices: OperatorPrices, *, busy: bool
+) -> OperatorChoice | None:
+    """Choice of an earlier call; None without one, or where it does not fit these prices.
 
-    choices: KnownChoices
-    identity: str
-    """Text that names the kernels, as :attr:`MeasuredKernels.identity`."""
+    A choice of busy times holds while times are busy: with another one, prices would have other
+    keys, and all would be measured anew.
+    """
+    for asked in (question, question + BUSY) if busy else (question,):
+        known = choices.known(asked)
+        if known is not None:
+            choice = OperatorChoice.of_rows(prices, known.libraries, known.operators)
+            if choice is not None:
+                return choice
+    return None
 
-    def choice(self, prices: OperatorPrices, *, busy: bool) -> OperatorChoice | None:
-        """Choice of an earlier call; None without one, or where it does not fit these prices.
 
-        A choice of busy times holds while times are busy: with another one, prices would have other
-        keys, and all would be measured anew.
-        """
-        for of_busy_times in (False, True) if busy else (False,):
-            known = self.choices.known(self._question(busy=of_busy_times))
-            if known is not None:
-                choice = OperatorChoice.of_rows(prices, known.libraries, known.operators)
-                if choice is not None:
-                    return choice
-        return None
-
-    def keep(self, kept: str, choice: OperatorChoice, *, busy: bool) -> None:
-        """Store a choice and its title."""
-        libraries = [maker for maker in choice.prices.by_maker if maker != TVM]
-        self.choices.keep(
-            self._question(busy=busy),
-            BuildChoice(
-                kept=kept,
-                notes=(),
-                certain=True,
-                operators=choice.unsplit,
-                libraries=choice.rows(libraries),
-            ),
-        )
-
-    def _question(self, *, busy: bool) -> str:
-        question = f"ways of operators in {self.identity}"
-        return f"{question}, {BUSY}" if busy else question
+def keep_way(
+    choices: KnownChoices, question: str, kept: str, choice: OperatorChoice, *, busy: bool
+) -> None:
+    """Store a choice and its title."""
+    libraries = [maker for maker in choice.prices.by_maker if maker != TVM]
+    stored = BuildChoice(
+        kept=kept,
+        notes=(),
+        certain=True,
+        operators=choice.unsplit,
+        libraries=choice.rows(libraries),
+    )
+    choices.keep(question + BUSY if busy else question, stored)
 
 
 def with_choice(runner: RelayStageRunner, choice: OperatorChoice) -> CompiledModel:
