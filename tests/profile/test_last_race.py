@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
@@ -12,19 +12,17 @@ import tvm
 
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.cost.known_races import KnownRace, KnownRaces
-from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions, Patience
 from tvm_ios.profile import last_race
-from tvm_ios.profile.last_race import Racer, known_end, race_identity, raced_end
+from tvm_ios.profile.last_race import Racer, race_identity, run_last_race
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what nobody runs
-CONTEXT = ProfileContext(device="here", lanes=2, tvm_version="0", kernels="llvm")
 OPTIONS = CompareOptions()
 
 
@@ -138,12 +136,14 @@ class Clocked:
     """A race whose rounds the test makes up; greedy order is the faster one."""
 
     error: BaseException | None = None
+    run: int = 0
 
     def __call__(self, models, *, options, until_decided, session):
         del session
         assert until_decided
         if self.error is not None:
             raise self.error
+        self.run += 1
         one = CompareRound(run_ns=(2e6, 1e6), ping_pong_ns=50.0, slow=False)
         rounds = (one,) * options.rounds
         return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
@@ -157,40 +157,72 @@ def clocked(monkeypatch):
 
 
 @pytest.fixture
-def races(tmp_path):
-    return KnownRaces(ProfileDatabase(tmp_path / "prices.sqlite"), CONTEXT)
+def call(tmp_path):
+    return MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite", compare=OPTIONS)
 
 
-def run(racers, keep: Callable[[KnownRace], None]):
-    models = {who: racer.compiled() for who, racer in racers.items()}
-    session = SimpleNamespace(patience=Patience())
-    return raced_end(models, options=OPTIONS, session=session, keep=keep)
+def run(racers, call):
+    session = SimpleNamespace(patience=Patience(), in_stage=lambda _: nullcontext())
+    return run_last_race(racers, 2_000_000, session, call)
 
 
-def test_of_a_known_race_only_the_winner_is_compiled(built, clocked, races, identity):
-    first = run(racers(built), partial(races.keep, identity))
+def compiled(racers):
+    return {who: racer.compiled.cache_info().currsize for who, racer in racers.items()}
+
+
+BOTH = {Contestant.SEQUENTIAL: 1, Contestant.GREEDY: 1}
+
+
+def test_of_a_known_race_only_the_winner_is_compiled(built, clocked, call):
+    first = run(racers(built), call)
     again = racers(built)
-    known = known_end(again, identity, races)
-    assert known is not None
+    known = run(again, call)
     assert (known.kept, known.reason) == (Contestant.GREEDY, first.reason)
     assert known.model.plan == first.model.plan
     assert known.comparison.rounds == first.comparison.rounds
     assert "earlier call" in known.comparison.notes[-1]
-    compiled = {who: racer.compiled.cache_info().currsize for who, racer in again.items()}
-    assert compiled == {Contestant.SEQUENTIAL: 0, Contestant.GREEDY: 1}
-    assert known_end(again, None, races) is None
+    assert compiled(again) == {Contestant.SEQUENTIAL: 0, Contestant.GREEDY: 1}
+    assert clocked.run == 1
 
 
-def test_a_plan_that_is_not_the_one_that_raced_is_not_known(built, clocked, races, identity):
-    run(racers(built), partial(races.keep, identity))
+def test_a_race_is_run_anew_where_earlier_ones_do_not_count(built, clocked, call):
+    run(racers(built), call)
+    again = racers(built)
+    run(again, replace(call, compare=replace(OPTIONS, reuse=False)))
+    assert compiled(again) == BOTH
+    assert clocked.run == 2
+
+
+def test_a_race_without_an_identity_is_not_known(built, clocked, call, monkeypatch):
+    monkeypatch.setattr(last_race, "race_identity", lambda *_: None)
+    for number in (1, 2):
+        run(racers(built), call)
+        assert clocked.run == number
+
+
+def test_a_plan_that_is_not_the_one_that_raced_is_not_known(built, clocked, call):
+    run(racers(built), call)
     found = racers(built)
     in_order = found[Contestant.SEQUENTIAL]
     lowered_otherwise = replace(found[Contestant.GREEDY], compiled=in_order.compiled)
-    assert known_end(found | {Contestant.GREEDY: lowered_otherwise}, identity, races) is None
+    run(found | {Contestant.GREEDY: lowered_otherwise}, call)
+    assert clocked.run == 2
 
 
-def test_a_race_that_was_broken_off_is_not_known(built, clocked, races, identity):
+def test_a_race_that_was_broken_off_is_not_known(built, clocked, call):
     clocked.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        run(racers(built), partial(races.keep, identity))
-    assert known_end(racers(built), identity, races) is None
+        run(racers(built), call)
+    clocked.error = None
+    again = racers(built)
+    run(again, call)
+    assert compiled(again) == BOTH
+    assert clocked.run == 1
+
+
+def test_a_race_that_was_cut_short_is_not_known(built, clocked, call):
+    hurried = replace(call, budget=TimeBudget(1e-6))
+    run(racers(built), hurried)
+    assert any("the last race had" in note for note in hurried.budget.notes)
+    run(racers(built), call)
+    assert clocked.run == 2

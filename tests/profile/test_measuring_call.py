@@ -16,7 +16,7 @@ from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile import measuring_call
-from tvm_ios.profile.last_race import raced_end
+from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database, profile_context
 from tvm_ios.profile.operator_measuring import measure_operators
@@ -49,9 +49,10 @@ def test_pricing_and_races_of_a_call_wait_once(
     # Tests have no patience where the pause is the real one; this one is as real, and waits.
     monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(seconds))
     always = ModeOptions(slow_ns=1e-6, patience_s=0.2)
-    model = lower_schedule(branching_built, sequential_schedule(branching_built.graph), lanes=LANES)
+    in_order = sequential_schedule(branching_built.graph)
+    model = lower_schedule(branching_built, in_order, lanes=LANES)
     options = CompareOptions(rounds=6, min_repeat_ms=0.05, mode=always)
-    call = MeasuringCall.here(lanes=LANES)
+    call = MeasuringCall.here(lanes=LANES, compare=options)
     assert call.patience.spent_ns == 0
     with (
         call.open() as session,
@@ -63,9 +64,8 @@ def test_pricing_and_races_of_a_call_wait_once(
     with call.open() as session:
         assert len(race({"one": model}, options=options, session=session).rounds) == 6
         assert call.patience.spent_ns == spent_ns
-        end = raced_end(
-            {Contestant.SEQUENTIAL: model}, options=options, session=session, keep=lambda _: None
-        )
+        racer = Racer(built=branching_built, schedule=in_order, records="", compiled=lambda: model)
+        end = run_last_race({Contestant.SEQUENTIAL: racer}, 1, session, call)
         assert len(end.comparison.rounds) > 6
 
 

@@ -22,6 +22,7 @@ from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison, least_rounds
 from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import (
@@ -42,9 +43,7 @@ __all__ = [
     "Racer",
     "compiled_racers",
     "evidence_of",
-    "known_end",
     "race_identity",
-    "raced_end",
     "racers_of",
     "run_last_race",
 ]
@@ -134,24 +133,27 @@ def run_last_race(
     target = next(iter(racers.values())).built.prepared.target
     races = KnownRaces(call.database, call.context(target))
     with call.stage("lower", call.to_prepare()):
-        known = known_end(racers, identity if options.reuse else None, races)
+        known = _known_end(racers, identity if options.reuse else None, races)
     if known is not None:
         with call.clock.phase("compare"):  # every report has this phase
             return known
     models = compiled_racers(racers, call)
     chosen = _options_in_time(call, sequential_ns, len(models))
-
-    def keep(raced: KnownRace) -> None:
-        # A race that was cut short is no answer for calls with more time.
-        if identity is not None and chosen == options:
-            races.keep(identity, raced)
-
     call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
     with (
         call.stage("compare", call.to_profile) as granted,
         session.in_stage(granted.address),
     ):
-        return raced_end(models, options=chosen, session=session, keep=keep)
+        # However long the search has waited for the machine's fast mode, this race may do so anew.
+        session.patience.renew()
+        named = {who.value: model for who, model in models.items()}
+        comparison = race(named, options=chosen, until_decided=True, session=session)
+    # A race that was cut short is no answer for calls with more time.
+    if identity is not None and chosen == options:
+        plans = {name: _digest(model.plan) for name, model in named.items()}
+        races.keep(identity, KnownRace(comparison=comparison, plans=plans))
+    kept, reason = choose(comparison, {who: who.value for who in racers})
+    return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
 
 
 def _options_in_time(call: MeasuringCall, sequential_ns: int, contestants: int) -> CompareOptions:
@@ -182,7 +184,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
         if not set(symbols) <= staged.kernel_keys.keys():
             return None
         code = [staged.kernel_keys[symbol] for symbol in symbols]
-        # In how many parts a call runs is not asked: plans say it, and known_end() compares them.
+        # In how many parts a call runs is not asked: plans say it, and _known_end() compares them.
         code += [library.identity() for library in racer.built.libraries]
         contestants.append(
             (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
@@ -192,7 +194,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
     return digest_of([RACE_PROTOCOL, contestants, asked])
 
 
-def known_end(
+def _known_end(
     racers: Mapping[Contestant, Racer], identity: str | None, races: KnownRaces
 ) -> RaceEnd | None:
     """Outcome of an equal race of an earlier call; None where a race has to be run."""
@@ -203,33 +205,13 @@ def known_end(
         return None
     kept, reason = choose(known.comparison, {who: who.value for who in racers})
     model = racers[kept].compiled()
-    if digest_of(image_bytes(model.plan).hex()) != known.plans[kept.value]:
+    if _digest(model.plan) != known.plans[kept.value]:
         return None
     return RaceEnd(comparison=known.comparison, kept=kept, reason=reason, model=model)
 
 
-def raced_end(
-    models: Mapping[Contestant, CompiledModel],
-    *,
-    options: CompareOptions,
-    session: MeasuringSession,
-    keep: Callable[[KnownRace], None],
-) -> RaceEnd:
-    """Outcome of a race, which ends when it is decided; ``keep`` gets it, for later calls.
-
-    It may wait anew for the machine's fast mode, however long the search has waited.
-    """
-    session.patience.renew()
-    comparison = race(
-        {who.value: model for who, model in models.items()},
-        options=options,
-        until_decided=True,
-        session=session,
-    )
-    plans = {who.value: digest_of(image_bytes(model.plan).hex()) for who, model in models.items()}
-    keep(KnownRace(comparison=comparison, plans=plans))
-    kept, reason = choose(comparison, {who: who.value for who in models})
-    return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
+def _digest(plan: ExecutionPlan) -> str:
+    return digest_of(image_bytes(plan).hex())
 
 
 def evidence_of(
