@@ -21,8 +21,8 @@ from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import PriceRecord, ProfileDatabase
 from tvm_ios.cost.database_use import Remembered, day_of
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
+from tvm_ios.cost.protocol import StageRunner
 from tvm_ios.cost.rivals import Rivals
-from tvm_ios.cost.stage_runner import StageRunner
 from tvm_ios.errors import CostError, DatabaseError, LostSessionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation

@@ -1,4 +1,4 @@
-"""The seam between search and prices: a cost model prices candidate stages, in nanoseconds.
+"""Seams around prices: a cost model prices candidate stages for a search, a runner runs them.
 
 Prices are whole nanoseconds, so sums and ties are exact and a search is reproducible. A cost model
 has to price. Optional protocols for further knowledge are declared here too, and used in one place,
@@ -13,7 +13,15 @@ from typing import Protocol, runtime_checkable
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 
-__all__ = ["CostModel", "DescribedModel", "FloorModel", "LaneModel", "LowerBoundModel"]
+__all__ = [
+    "CostModel",
+    "DescribedModel",
+    "FloorModel",
+    "LaneModel",
+    "LowerBoundModel",
+    "StageRunner",
+    "TimedStage",
+]
 
 
 class CostModel(Protocol):
@@ -66,4 +74,24 @@ class DescribedModel(Protocol):
     @property
     def description(self) -> str:
         """Source of the prices, for the schedule and every report of it."""
+        ...
+
+
+class TimedStage(Protocol):
+    """A stage that is ready to run; freed when it is dropped."""
+
+    def time_ns(self, number: int, /) -> int:
+        """Nanoseconds of ``number`` back-to-back runs."""
+        ...
+
+
+class StageRunner(Protocol):
+    """A runner of single stages of a graph, with kernels and buffers in place."""
+
+    def prepare(self, graph: OperatorGraph, stage: Stage) -> TimedStage:
+        """Make a stage ready to run."""
+        ...
+
+    def ping_pong_ns(self) -> float:
+        """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         ...
