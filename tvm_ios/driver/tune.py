@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -258,28 +258,24 @@ def _tune_race(given: TuneCall) -> TuneRace:
         records=None if request is None else partial(request.ansor_records, resolve_target(target)),
     )
     search = options.search.without_merges() if build.exact else options.search
-    tuned = None
+    candidate = chosen.candidate
+    tuning = (
+        nullcontext()
+        if request is None
+        else tuned_kernels(chosen.built, candidate.mod, candidate.params, request, call)
+    )
     with ExitStack() as stack:
-        if request is None:
+        # The records are in force inside, and must not be for the untuned kernels below.
+        with tuning as tuned:
+            # Not before: tuners wait for a device that is held.
             session = stack.enter_context(call.open())
-            main = schedule_build(chosen.built, session, call, search)
+            built = chosen.built if tuned is None else tuned.built
+            main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
-        else:
-            # The records are in force inside, and must not be for the untuned kernels below.
-            with tuned_kernels(
-                chosen.built,
-                chosen.candidate.mod,
-                chosen.candidate.params,
-                request,
-                call,
-            ) as tuned:
-                # Not before: tuners wait for a device that is held.
-                session = stack.enter_context(call.open())
-                main = schedule_build(tuned.built, session, call, search)
-                racers = racers_of(main, session, call)
+            if tuned is not None:
                 compiled_racers(racers, call)
-            if tuned.layout is not None:
-                racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+        if tuned is not None and tuned.layout is not None:
+            racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
         end = run_last_race(racers, main.sequential_ns, session, call)
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(end, racers[end.kept], session, call, curve)
