@@ -16,8 +16,7 @@ from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import find_schedules as module
 from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner

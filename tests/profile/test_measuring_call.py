@@ -17,9 +17,8 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile import measuring_call
 from tvm_ios.profile.last_race import Racer, run_last_race
-from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database, profile_context
-from tvm_ios.profile.operator_measuring import measure_operators
 from tvm_ios.profile.race import race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant

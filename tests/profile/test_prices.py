@@ -13,8 +13,7 @@ from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError
 from tvm_ios.profile.kernel_variant import unsplit, with_slices
-from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import LONG_NS, TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner

@@ -28,8 +28,7 @@ def priced(network_name, database_folder):
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.cost.database import ProfileDatabase
     from tvm_ios.devices.targets import local_device
-    from tvm_ios.profile.measured_kernels import MeasuredKernels
-    from tvm_ios.profile.operator_measuring import measure_operators
+    from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
     from tvm_ios.profile.prices import StagePrices
     from tvm_ios.profile.stage_kernels import RelayStageRunner
     from tvm_ios.runtime.base import loaded_plan

@@ -29,9 +29,8 @@ from tvm_ios.profile.build_candidates import (
     all_candidates,
     changes_for,
 )
-from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measured_kernels import LONG_FLOPS, MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.operator_measuring import LONG_FLOPS
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices

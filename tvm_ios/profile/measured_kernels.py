@@ -1,21 +1,40 @@
 """Kernels of a built model with all that was measured of them, whoever computes its operators.
 
 The module is built once. Every stage of a search is timed with its kernels, on the lanes of the
-final executor.
+final executor. Operators come first, each by every way: own kernel or operator library, with or
+without help. Since the fastest way is chosen, all ways of an operator are priced side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 
+from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
+from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
+from tvm_ios.profile.kernel_variant import VariantGraph, unsplit
 from tvm_ios.profile.measuring_call import profile_context
+from tvm_ios.profile.operator_prices import TVM, OperatorPrice, OperatorPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
-__all__ = ["MeasuredKernels"]
+__all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "MeasuredKernels", "measure_operators"]
+
+LONG_FLOPS = 20_000_000
+"""Floating-point operations that no core does within
+:data:`~tvm_ios.profile.operator_prices.LONG_NS`."""
+SLOWEST_HOP_NS = 200.0
+"""Nanoseconds of a core-to-core hand-off above which the machine is in its slow mode."""
+_Graphs = Mapping[str, VariantGraph]
+"""Graph with the kernels of each maker, with or without help."""
+_Able = Mapping[str, Collection[int]]
+"""Operators that are asked for of each maker."""
+_Ask = Callable[[Sequence[tuple[_Graphs, _Able]], Iterable[int]], dict[tuple[str, int], int]]
+"""Function that measures operators; each pair is a question, and the last one is answered."""
 
 
 class MeasuredKernels:
@@ -68,3 +87,103 @@ class MeasuredKernels:
                 f"{kept} measured prices are kept in {path}; do the same again to go on from there"
             )
             raise
+
+
+def measure_operators(
+    kernels: MeasuredKernels, *, on_batch: Callable[[MeasureCounters], None] | None = None
+) -> OperatorPrices:
+    """Price every operator by each maker, with and without the help of idle lanes.
+
+    On a GPU nothing helps. A maker that takes long with help, and far longer than another one, is
+    not run without help. ``on_batch`` is called after each measured batch.
+    """
+    runner = kernels.runner
+    every = range(len(kernels.graph))
+    helped = runner.graphs
+    able: _Able = {TVM: every, **runner.library_names}
+    ask = partial(_measured_ns, kernels, on_batch)
+    if not runner.idle_lanes_help:
+        found = ask([(helped, able)], every)
+        return _prices(kernels, able, found, found, hop_ns=0.0)
+    alone = {maker: unsplit(graph, able[maker]) for maker, graph in helped.items()}
+    hopeful = able
+    if len(helped) > 1:
+        hopeful = _measured_in_turns(kernels, ask, helped, alone, able)
+    helped_ns, alone_ns = ask([(helped, able)], every), ask([(alone, hopeful)], every)
+    # The best of a few, and never the slow mode's: the choice must not depend on the moment.
+    hop_ns = min(SLOWEST_HOP_NS, *(runner.ping_pong_ns() for _ in range(5)))
+    return _prices(kernels, able, helped_ns, alone_ns, hop_ns=hop_ns)
+
+
+def _measured_in_turns(
+    kernels: MeasuredKernels, ask: _Ask, helped: _Graphs, alone: _Graphs, able: _Able
+) -> _Able:
+    """Operators of each maker that have a price without help, too.
+
+    All makers are measured at one time, as two questions: with help and without. On many lanes a
+    kernel without help takes many times as long, and is no worse for that. Both questions are asked
+    at one time where help may not pay. Left out are operators that take long, and far longer than
+    by another maker.
+    """
+    flops = [each.flops for each in kernels.graph.operators]
+    ask([(helped, able), (alone, able)], [i for i, each in enumerate(flops) if each <= LONG_FLOPS])
+    long = [index for index, each in enumerate(flops) if each > LONG_FLOPS]
+    prices_ns = ask([(helped, able)], long)
+    hopeless = {
+        (maker, index)
+        for (maker, index), price_ns in prices_ns.items()
+        if price_ns > LONG_SAMPLE_NS
+        and price_ns > HOPELESS * min(prices_ns.get((each, index), price_ns) for each in helped)
+    }
+    hopeful = {
+        maker: [index for index in each if (maker, index) not in hopeless]
+        for maker, each in able.items()
+    }
+    ask([(alone, hopeful)], long)
+    return hopeful
+
+
+def _measured_ns(
+    kernels: MeasuredKernels,
+    on_batch: Callable[[MeasureCounters], None] | None,
+    questions: Sequence[tuple[_Graphs, _Able]],
+    operators: Iterable[int],
+) -> dict[tuple[str, int], int]:
+    """Nanoseconds of operators by each maker that can run them, from the last question."""
+    asked = [
+        [(maker, graph, index) for maker, graph in graphs.items() if index in able[maker]]
+        for index in operators
+        for graphs, able in questions
+    ]
+    prices_ns = kernels.measured.price(
+        [[(graph, Stage(((index,),))) for _, graph, index in each] for each in asked],
+        on_batch=on_batch,
+    )
+    flat = chain.from_iterable(asked)
+    return {(maker, i): ns for (maker, _, i), ns in zip(flat, prices_ns, strict=True)}
+
+
+def _prices(
+    kernels: MeasuredKernels,
+    able: _Able,
+    helped_ns: Mapping[tuple[str, int], int],
+    alone_ns: Mapping[tuple[str, int], int],
+    *,
+    hop_ns: float,
+) -> OperatorPrices:
+    lanes = kernels.runner.lanes
+    return OperatorPrices(
+        graph=kernels.graph,
+        by_maker={
+            maker: {
+                index: OperatorPrice(
+                    alone_ns=alone_ns.get((maker, index), lanes * helped_ns[maker, index]),
+                    helped_ns=helped_ns[maker, index],
+                )
+                for index in sorted(each)
+            }
+            for maker, each in able.items()
+        },
+        hop_ns=hop_ns,
+        idle_lanes_help=kernels.runner.idle_lanes_help,
+    )

@@ -19,8 +19,7 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import TimedExecutor
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.operator_measuring import SLOWEST_HOP_NS, measure_operators
+from tvm_ios.profile.measured_kernels import SLOWEST_HOP_NS, MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, race

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.errors import HostError
 from tvm_ios.profile.find_schedules import search_schedule
-from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.measured_kernels import measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.search.baselines import sequential_schedule

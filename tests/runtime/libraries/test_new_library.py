@@ -38,9 +38,8 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import build_choice, way_choice
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.operator_measuring import measure_operators
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner

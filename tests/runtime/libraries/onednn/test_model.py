@@ -27,8 +27,7 @@ from tvm_ios.models import squeezenet
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.operator_measuring import measure_operators
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import ways_in_network, with_choice
