@@ -12,13 +12,15 @@ import tvm
 
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.model import CompiledModel
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions, Patience
 from tvm_ios.profile import last_race
-from tvm_ios.profile.last_race import Racer, race_identity, run_last_race
+from tvm_ios.profile.last_race import Racer, evidence_of, race_identity, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.artifact.evidence import TracedRuns
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -137,6 +139,7 @@ class Clocked:
 
     error: BaseException | None = None
     run: int = 0
+    run_ns: tuple[float, float] = (2e6, 1e6)
 
     def __call__(self, models, *, options, until_decided, session):
         del session
@@ -144,7 +147,7 @@ class Clocked:
         if self.error is not None:
             raise self.error
         self.run += 1
-        one = CompareRound(run_ns=(2e6, 1e6), ping_pong_ns=50.0, slow=False)
+        one = CompareRound(run_ns=self.run_ns, ping_pong_ns=50.0, slow=False)
         rounds = (one,) * options.rounds
         return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
 
@@ -161,9 +164,11 @@ def call(tmp_path):
     return MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite", compare=OPTIONS)
 
 
+SESSION = SimpleNamespace(patience=Patience(), in_stage=lambda _: nullcontext())
+
+
 def run(racers, call):
-    session = SimpleNamespace(patience=Patience(), in_stage=lambda _: nullcontext())
-    return run_last_race(racers, 2_000_000, session, call)
+    return run_last_race(racers, 2_000_000, SESSION, call)
 
 
 def compiled(racers):
@@ -177,10 +182,9 @@ def test_of_a_known_race_only_the_winner_is_compiled(built, clocked, call):
     first = run(racers(built), call)
     again = racers(built)
     known = run(again, call)
-    assert (known.kept, known.reason) == (Contestant.GREEDY, first.reason)
-    assert known.model.plan == first.model.plan
-    assert known.comparison.rounds == first.comparison.rounds
-    assert "earlier call" in known.comparison.notes[-1]
+    assert known.fastest() == Contestant.GREEDY.value
+    assert known.rounds == first.rounds
+    assert "earlier call" in known.notes[-1]
     assert compiled(again) == {Contestant.SEQUENTIAL: 0, Contestant.GREEDY: 1}
     assert clocked.run == 1
 
@@ -226,3 +230,27 @@ def test_a_race_that_was_cut_short_is_not_known(built, clocked, call):
     assert any("the last race had" in note for note in hurried.budget.notes)
     run(racers(built), call)
     assert clocked.run == 2
+
+
+@pytest.mark.parametrize("budget_s", [1e-6, None])
+def test_evidence_has_the_winner_and_its_runs_where_there_is_time(
+    built, clocked, call, monkeypatch, budget_s
+):
+    clocked.run_ns = (2e9, 1e9)
+    traced: list[CompiledModel] = []
+
+    def traced_runs(model, _session):
+        traced.append(model)
+        return TracedRuns(runs=7)
+
+    monkeypatch.setattr(last_race, "_traced_runs", traced_runs)
+    found = racers(built)
+    found[Contestant.GREEDY] = replace(found[Contestant.GREEDY], prices_ns=(3, None))
+    call = replace(call, budget=TimeBudget(budget_s))
+    raced = run(found, call)
+    evidence = evidence_of(raced, found, SESSION, call, ())
+    assert (evidence.kept, evidence.race) == (Contestant.GREEDY.value, raced)
+    assert evidence.prices_ns == (3, None)
+    assert evidence.traced.runs == (7 if traced else 0)
+    assert traced == ([found[Contestant.GREEDY].compiled()] if budget_s is None else [])
+    assert any("no run was traced" in note for note in call.budget.notes) == (budget_s is not None)

@@ -276,15 +276,16 @@ def _tune_race(given: TuneCall) -> TuneRace:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
             racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
-        end = run_last_race(racers, main.sequential_ns, session, call)
+        raced = run_last_race(racers, main.sequential_ns, session, call)
         curve = () if tuned is None else tuned.curve
-        evidence = evidence_of(end, racers[end.kept], session, call, curve)
+        evidence = evidence_of(raced, racers, session, call, curve)
+    kept = Contestant(evidence.kept)
     if tuned is None:
         records = records_around(main.built.kernels.staged)
     else:
-        records = tuned.records.not_used() if end.kept in UNTUNED.values() else tuned.records
-    _LOG.info("kept %s: %s", end.kept.value, end.reason)
-    model = replace(end.model, records=records)
+        records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
+    _LOG.info("kept %s: %s", kept.value, evidence.reason)
+    model = replace(racers[kept].compiled(), records=records)
     report = TuneReport(
         story=replace(model.story(), evidence=evidence),
         arena_bytes=model.plan.arena_bytes,
@@ -308,7 +309,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
                 if main.prices.kernels.runner.idle_lanes_help
                 else ()
             ),
-            *end.comparison.notes,
+            *raced.notes,
             *budget.notes,
         ),
     )

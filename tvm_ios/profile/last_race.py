@@ -39,7 +39,6 @@ from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
 
 __all__ = [
-    "RaceEnd",
     "Racer",
     "compiled_racers",
     "evidence_of",
@@ -72,18 +71,6 @@ class Racer:
     """Returns the compiled contestant; the same model each time."""
     prices_ns: tuple[int | None, ...] = ()
     """Known prices of its stages in nanoseconds; empty where other kernels run than were priced."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaceEnd:
-    """Outcome of the race that ends a call."""
-
-    comparison: Comparison
-    kept: Contestant
-    reason: str
-    """Sentence for people: why this contestant is kept."""
-    model: CompiledModel
-    """Compiled model of the kept contestant."""
 
 
 def racers_of(
@@ -123,8 +110,8 @@ def run_last_race(
     sequential_ns: int,
     session: MeasuringSession,
     call: MeasuringCall,
-) -> RaceEnd:
-    """Outcome of the contestants' race, or of an equal one of an earlier call.
+) -> Comparison:
+    """Race of the contestants, or an equal one of an earlier call.
 
     A run takes about ``sequential_ns`` nanoseconds.
     """
@@ -133,7 +120,7 @@ def run_last_race(
     target = next(iter(racers.values())).built.prepared.target
     races = KnownRaces(call.database, call.context(target))
     with call.stage("lower", call.to_prepare()):
-        known = _known_end(racers, identity if options.reuse else None, races)
+        known = _known_race(racers, identity if options.reuse else None, races)
     if known is not None:
         with call.clock.phase("compare"):  # every report has this phase
             return known
@@ -147,13 +134,12 @@ def run_last_race(
         # However long the search has waited for the machine's fast mode, this race may do so anew.
         session.patience.renew()
         named = {who.value: model for who, model in models.items()}
-        comparison = race(named, options=chosen, until_decided=True, session=session)
+        raced = race(named, options=chosen, until_decided=True, session=session)
     # A race that was cut short is no answer for calls with more time.
     if identity is not None and chosen == options:
         plans = {name: _digest(model.plan) for name, model in named.items()}
-        races.keep(identity, KnownRace(comparison=comparison, plans=plans))
-    kept, reason = choose(comparison, {who: who.value for who in racers})
-    return RaceEnd(comparison=comparison, kept=kept, reason=reason, model=models[kept])
+        races.keep(identity, KnownRace(comparison=raced, plans=plans))
+    return raced
 
 
 def _options_in_time(call: MeasuringCall, sequential_ns: int, contestants: int) -> CompareOptions:
@@ -184,7 +170,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
         if not set(symbols) <= staged.kernel_keys.keys():
             return None
         code = [staged.kernel_keys[symbol] for symbol in symbols]
-        # In how many parts a call runs is not asked: plans say it, and _known_end() compares them.
+        # In how many parts a call runs is not asked: plans say it, and _known_race() compares them.
         code += [library.identity() for library in racer.built.libraries]
         contestants.append(
             (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
@@ -194,20 +180,18 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
     return digest_of([RACE_PROTOCOL, contestants, asked])
 
 
-def _known_end(
+def _known_race(
     racers: Mapping[Contestant, Racer], identity: str | None, races: KnownRaces
-) -> RaceEnd | None:
-    """Outcome of an equal race of an earlier call; None where a race has to be run."""
+) -> Comparison | None:
+    """Equal race of an earlier call, whose winner is compiled; None where one has to be run."""
     if identity is None:
         return None
     known = races.known(identity, tuple(who.value for who in racers))
     if known is None:
         return None
-    kept, reason = choose(known.comparison, {who: who.value for who in racers})
-    model = racers[kept].compiled()
-    if _digest(model.plan) != known.plans[kept.value]:
-        return None
-    return RaceEnd(comparison=known.comparison, kept=kept, reason=reason, model=model)
+    kept, _ = choose(known.comparison, {who: who.value for who in racers})
+    is_equal = _digest(racers[kept].compiled().plan) == known.plans[kept.value]
+    return known.comparison if is_equal else None
 
 
 def _digest(plan: ExecutionPlan) -> str:
@@ -215,30 +199,31 @@ def _digest(plan: ExecutionPlan) -> str:
 
 
 def evidence_of(
-    end: RaceEnd,
-    racer: Racer,
+    raced: Comparison,
+    racers: Mapping[Contestant, Racer],
     session: MeasuringSession,
     call: MeasuringCall,
     curve: tuple[CurvePoint, ...],
 ) -> Evidence:
-    """Measurements of the kept model, with traced runs that are made now."""
+    """Choice of the contestant to keep, with its measurements and traced runs, made now."""
+    kept, reason = choose(raced, {who: who.value for who in racers})
     traced = TracedRuns()
-    needed_s = RUNS_FOR_TRACES * end.comparison.median_ns(end.kept.value) / 1e9
+    needed_s = RUNS_FOR_TRACES * raced.median_ns(kept.value) / 1e9
     if needed_s < SHORT_S or call.budget.allows(needed_s):
         # No phase of its own: like the race, it times whole networks.
         with (
             call.stage("compare", call.to_profile) as granted,
             session.in_stage(granted.address),
         ):
-            traced = _traced_runs(end.model, session)
+            traced = _traced_runs(racers[kept].compiled(), session)
     else:
         call.budget.cut("no run was traced, so stages have predicted times only")
     return Evidence(
-        kept=end.kept.value,
-        reason=end.reason,
-        race=end.comparison,
+        kept=kept.value,
+        reason=reason,
+        race=raced,
         lanes=call.lanes,
-        prices_ns=racer.prices_ns,
+        prices_ns=racers[kept].prices_ns,
         traced=traced,
         curve=curve,
         phase_s=dict(call.clock.phase_s),
