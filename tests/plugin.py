@@ -64,7 +64,7 @@ settings.load_profile("tvm-ios")
 providers._get_local_constants = providers.Constants  # type: ignore[assignment]
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
-StartServer = Callable[[str], "contextlib.AbstractContextManager[RpcDevice]"]
+StartServer = Callable[..., "contextlib.AbstractContextManager[RpcDevice]"]
 ReferenceBuild = Callable[..., Any]
 START_S = 60
 SLOW_S = 4
@@ -428,8 +428,8 @@ def start_rpc_server(bare_tracker: RpcDevice) -> StartServer:
     """Register a server of its own with the tracker, under a key; it is gone at the end."""
 
     @contextlib.contextmanager
-    def start(key: str) -> Iterator[RpcDevice]:
-        with server_process(_free_port(), bare_tracker.port, key) as process:
+    def start(key: str, **variables: str) -> Iterator[RpcDevice]:
+        with server_process(_free_port(), bare_tracker.port, key, **variables) as process:
             device = RpcDevice(bare_tracker.host, bare_tracker.port, key, process)
             _wait_for(device, None)
             yield device

@@ -25,9 +25,9 @@ def tracker_process(port: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def server_process(port: int, tracker: int, key: str) -> Iterator[int]:
+def server_process(port: int, tracker: int, key: str, **variables: str) -> Iterator[int]:
     """A server that a tracker knows; yields the id of its group, which is gone at the end."""
-    with _group(_serve, port, tracker, key) as process:
+    with _group(_serve, port, tracker, key, variables) as process:
         yield process
 
 
@@ -60,8 +60,12 @@ def _track(port: int) -> None:
     PopenTrackerServerState(HOST, port, port + 1).thread.join()
 
 
-def _serve(port: int, tracker: int, key: str) -> None:
+def _serve(port: int, tracker: int, key: str, variables: dict[str, str]) -> None:
     from tvm.rpc.server import PopenRPCServerState
 
+    if variables:
+        os.environ.update(variables)
+        # Else the process of a session comes from the fork server, which does not have them.
+        multiprocessing.set_start_method("fork", force=True)
     state = PopenRPCServerState(HOST, port, port + 1, tracker_addr=(HOST, tracker), key=key)
     state.thread.join()

@@ -30,7 +30,7 @@ from tvm_ios.relay import extract, prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.cpu.lane_executor import executor_here
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
@@ -140,7 +140,7 @@ def _require_the_bits_of_stock_tvm(name: str, network: Network, target: str) -> 
             if entry.name in inputs:
                 memory.array(entry.tensor).copyfrom(inputs[entry.name])
         options = LaneOptions(jitter_seed=7, oversubscribe=True)
-        executor = LaneExecutor(model.plan, library, memory, lanes=2, options=options, poison=True)
+        executor = executor_here(model.plan, library, memory, lanes=2, options=options, poison=True)
         for _ in range(RUNS):
             executor.run()
             for index, output in zip(model.plan.outputs, expected, strict=True):

@@ -31,7 +31,7 @@ from tvm_ios.plan.lanes import CORES
 from tvm_ios.relay import build, prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
+from tvm_ios.runtime.cpu.lane_executor import executor_here
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
@@ -131,7 +131,7 @@ def check(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:
             memory.array(entry.tensor).copyfrom(graph.inputs[entry.name])
     staged, library = model.kernels.staged, model.kernels.library
     options = LaneOptions(oversubscribe=True, jitter_seed=seed % 1000 + 1)
-    executor = LaneExecutor(model.plan, library, memory, options=options, poison=True)
+    executor = executor_here(model.plan, library, memory, options=options, poison=True)
     stock = graph_executor.create(staged.graph_json, library.module, tvm.cpu())
     stock.run(**staged.params, **graph.inputs)
     try:

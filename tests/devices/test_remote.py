@@ -89,7 +89,7 @@ def test_a_whole_model_is_timed_there(session, built):
 def test_kernels_are_linked_and_uploaded_once(session, kernels, runner, library):
     path = session.export(kernels)
     assert session.export(kernels) == path
-    assert session.kernels(path, {}) is session.kernels(path, {})
+    assert session.processor.kernels(path, {}) is session.processor.kernels(path, {})
 
 
 def test_another_compiler_links_for_the_device(start_rpc_server, kernels, tmp_path):
@@ -112,7 +112,7 @@ def test_another_compiler_links_for_the_device(start_rpc_server, kernels, tmp_pa
 
 def test_a_compiler_that_cannot_link_is_named(session, kernels, monkeypatch):
     address = DeviceAddress(host="h", port=1, key="k", cross_compiler="false")
-    monkeypatch.setattr(session, "_address", address)
+    monkeypatch.setattr(session.processor, "address", address)
     monkeypatch.setattr(session, "_exported", {})
     with pytest.raises(HostError, match="false cannot link kernels"):
         session.export(kernels)

@@ -53,12 +53,10 @@ def test_cudnn_is_for_gpus_and_tf32_for_cudnn() -> None:
         require_cudnn("yes", False, CUDA)
 
 
-def test_onednn_is_for_cpus_that_are_measured_here() -> None:
+def test_onednn_is_for_cpus() -> None:
     assert require_onednn(False, CUDA) == ()
     assert require_onednn(True, CPU) == require_onednn(True, None) == (onednn_library(),)
     with pytest.raises(OptionError, match="onednn is True, but the target is 'cuda.*cudnn=True"):
         require_onednn(True, CUDA)
-    with pytest.raises(OptionError, match="onednn is True, but .* RPC tracker"):
-        require_onednn(True, None, remote=True)
     with pytest.raises(OptionError, match="onednn is 'yes'; give True or False"):
         require_onednn("yes", CPU)

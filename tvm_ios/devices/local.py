@@ -16,8 +16,9 @@ from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.host import default_lanes, host_target, processor_name
 from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
-from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
-from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
+from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["LocalCpu", "LocalSession"]
@@ -81,7 +82,7 @@ class LocalSession(MeasuringSession):
 
     def stage_runner(self, lanes: int) -> NativeStageRunner:
         """Runner of stages on as many threads, the caller's included."""
-        return NativeStageRunner(LocalStageLanes(lanes))
+        return NativeStageRunner(ThisProcessor(), lanes)
 
     def executor(self, model: RunnableModel) -> TimedExecutor:
         """Executor of the model in this process."""

@@ -18,7 +18,7 @@ from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
-from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.libraries.protocol import FactStore, OperatorLibrary
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner
 
 __all__ = [
@@ -230,6 +230,16 @@ class MeasuringSession(ABC):
         HostError, CostError
             If the kernels cannot be linked or loaded, or the device is lost.
         """
+
+    def require(self, library: OperatorLibrary) -> OperatorLibrary:
+        """An operator library as it is installed on the device.
+
+        Raises
+        ------
+        HostError
+            If it is missing or does not fit; the message says what to install.
+        """
+        return library.require()
 
     @abstractmethod
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:

@@ -9,33 +9,30 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tvm.contrib import cc
 
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
-from tvm_ios.errors import CostError, HostError
+from tvm_ios.errors import HostError
 from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
-from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner, StageCalls
-from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, uses_libraries
-from tvm_ios.runtime.libraries.protocol import FactStore
-from tvm_ios.runtime.libraries.stage_libraries import StageLibrary
+from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, uses_libraries
+from tvm_ios.runtime.libraries.protocol import FactStore, OperatorLibrary
 from tvm_ios.runtime.rpc.address import DeviceAddress
-from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.runtime.rpc.executor import RemoteExecutor
-from tvm_ios.runtime.rpc.kernels import RemoteKernels
-from tvm_ios.runtime.rpc.lanes import RemoteLanes
+from tvm_ios.runtime.rpc.processor import RemoteProcessor
 
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-__all__ = ["RemoteDevice", "RemoteSession", "RemoteStageLanes"]
+__all__ = ["RemoteDevice", "RemoteSession"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,28 +89,23 @@ class RemoteSession(MeasuringSession):
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
-        self._address = device.address
-        self._taken: RemoteConnection | None = None
+        self.processor = RemoteProcessor(device.address, device.processor, device.cores)
+        """Device, which is taken from its tracker when it is used."""
+        self._libraries: OpenLibraries | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tvm-ios-")
         # By the address of the factory, which is kept with it: a freed one's may be used again.
         self._exported: dict[int, tuple[object, Path]] = {}
-        self._kernels: dict[Path, RemoteKernels] = {}
 
     @contextmanager
     def in_stage(self, address: str) -> Iterator[None]:
         """Context in which the device at an address may be held; it is given back at the end."""
-        before, self._address = self._address, self._address.at(address)
+        before = self.processor.address
+        self.processor.address = before.at(address)
         try:
             yield
         finally:
             self._give_back()
-            self._address = before
-
-    @property
-    def _connection(self) -> RemoteConnection:
-        if self._taken is None:
-            self._taken = RemoteConnection(self._address)
-        return self._taken
+            self.processor.address = before
 
     def export(self, kernels: BuiltKernels) -> Path:
         """Path of the kernels linked for the device; see :meth:`link`."""
@@ -125,7 +117,7 @@ class RemoteSession(MeasuringSession):
         if path is not None:
             return path
         path = Path(self._folder.name) / f"{len(self._exported)}.so"
-        compiler = shlex.split(self._address.cross_compiler or "")
+        compiler = shlex.split(self.processor.address.cross_compiler or "")
         link = cc.cross_compiler(compiler[0], compiler[1:]) if compiler else None
         try:
             factory.get_lib().export_library(str(path), fcompile=link)
@@ -137,25 +129,26 @@ class RemoteSession(MeasuringSession):
         self._exported[id(factory)] = factory, path
         return path
 
-    def kernels(self, path: Path, params: Mapping[str, Any]) -> RemoteKernels:
-        """Kernels on the device, uploaded on first use."""
-        if path not in self._kernels:
-            self._kernels[path] = RemoteKernels(self._connection, path, params)
-        return self._kernels[path]
-
     def stage_runner(self, lanes: int) -> NativeStageRunner:
         """Runner of stages on as many lanes of the device."""
-        return NativeStageRunner(RemoteStageLanes(self, self._connection, lanes))
+        return NativeStageRunner(self.processor, lanes)
 
     def executor(self, model: RunnableModel) -> RemoteExecutor:
         """Executor of a whole model on the device, linked and uploaded on first use."""
-        kernels = self.kernels(self.export(model.kernels), model.kernels.staged.params)
-        return RemoteExecutor(model.plan, kernels)
+        params = model.kernels.staged.params
+        kernels = self.processor.kernels(self.export(model.kernels), params)
+        calls = LaunchCalls(self.libraries()) if uses_libraries(model.plan) else None
+        return RemoteExecutor(model.plan, kernels, calls=calls)
+
+    def require(self, library: OperatorLibrary) -> OperatorLibrary:
+        """An operator library as it is installed there."""
+        return library.require(self.processor)
 
     def libraries(self, store: FactStore | None = None) -> OpenLibraries:
-        """No operator library: nothing on the device could call one."""
-        # No library has this kind of target: it is for the message that says so.
-        return OpenLibraries(None, store, target_kind="a device of an RPC tracker")
+        """Operator libraries that are installed there."""
+        if self._libraries is None:
+            self._libraries = OpenLibraries(self.processor, store, target_kind="llvm")
+        return self._libraries
 
     def close(self) -> None:
         """Give the device back; may be called twice."""
@@ -163,25 +156,7 @@ class RemoteSession(MeasuringSession):
         self._folder.cleanup()
 
     def _give_back(self) -> None:
-        if self._taken is not None:
-            self._taken.close()
-        self._taken = None
         # Addresses on the device end with its session; linked files lie here and stay.
-        self._kernels.clear()
-
-
-class RemoteStageLanes(RemoteLanes):
-    """Lanes of a device that stages are priced on."""
-
-    def __init__(self, session: RemoteSession, connection: RemoteConnection, lanes: int) -> None:
-        super().__init__(connection, lanes)
-        self._session = session
-
-    def load(self, library: StageLibrary) -> StageCalls:
-        """Upload an exported library, and prepare the calls of its plan."""
-        if uses_libraries(library.plan):
-            raise CostError("no library computes on the device of an RPC tracker; leave it out")
-        kernels = self._session.kernels(library.export(), library.params)
-        addresses, memory = kernels.place(library.plan)
-        kernels.scatter(library.plan, addresses)
-        return StageCalls(kernels.load(library.plan, addresses, memory))
+        if self._libraries is not None:
+            self._libraries.release()
+        self.processor.give_back()

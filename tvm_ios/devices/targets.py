@@ -53,12 +53,11 @@ def require_libraries(
     cudnn: bool,
     tf32: bool,
     onednn: bool,
-    remote: bool = False,
 ) -> tuple[OperatorLibrary, ...]:
     """Operator libraries that were asked for and may compute."""
     return (
         *require_cudnn(cudnn, tf32, target),
-        *require_onednn(onednn, target, remote=remote),
+        *require_onednn(onednn, target),
     )
 
 
@@ -84,13 +83,8 @@ def require_cudnn(
     return (cudnn_library(tf32=tf32),)
 
 
-def require_onednn(
-    onednn: bool, target: tvm.target.Target | None, *, remote: bool = False
-) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries that may compute: oneDNN, where it is asked for; else none.
-
-    ``remote`` says that the device of an RPC tracker is measured.
-    """
+def require_onednn(onednn: bool, target: tvm.target.Target | None) -> tuple[OperatorLibrary, ...]:
+    """Operator libraries that may compute: oneDNN, where it is asked for; else none."""
     if not isinstance(onednn, bool):
         raise OptionError(f"onednn is {onednn!r}; give True or False")
     if not onednn:
@@ -99,11 +93,6 @@ def require_onednn(
         raise OptionError(
             f"onednn is True, but the target is {str(target)!r}; oneDNN computes for llvm targets "
             "only; on a GPU, cudnn=True has cuDNN compute"
-        )
-    if remote:
-        raise OptionError(
-            "onednn is True, but stages are measured on a device of an RPC tracker, where nobody "
-            "calls oneDNN; run tune on that machine, without rpc_tracker"
         )
     return (onednn_library(),)
 

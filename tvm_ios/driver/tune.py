@@ -44,13 +44,20 @@ from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.list_decoder import LIST_DECODER
 from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock, ProgressListener
-from tvm_ios.support.stage_gate import OpenGate, StageGate, clock_at_work, gate_around
+from tvm_ios.support.stage_gate import (
+    OpenGate,
+    StageGate,
+    StageNeed,
+    clock_at_work,
+    gate_around,
+)
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.record_lookup import records_around
@@ -222,7 +229,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
         cudnn=build.cudnn,
         tf32=build.tf32,
         onednn=build.onednn,
-        remote=options.device.is_remote,
     )
     device = measuring_device(target, options.device, gate)
     if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
@@ -230,8 +236,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
-    for library in libraries:
-        library.require()  # a missing one is told before the work, not after
+    libraries = _installed(libraries, device, options.device, gate)
     compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
@@ -332,6 +337,20 @@ def _untuned_racers(
         return {}
     racers = racers_of(schedule_build(built, session, call, search), session, call)
     return {UNTUNED[who]: racer for who, racer in racers.items() if who in UNTUNED}
+
+
+def _installed(
+    libraries: Sequence[OperatorLibrary],
+    device: MeasuringDevice,
+    options: DeviceOptions,
+    gate: StageGate,
+) -> tuple[OperatorLibrary, ...]:
+    """Operator libraries as they are on the device; a missing one is told before the work."""
+    if not libraries or not options.is_remote:
+        return tuple(library.require() for library in libraries)
+    need = StageNeed.to_profile(1, "ask the device")
+    with gate.stage(need) as granted, device.at(granted.address).open() as session:
+        return tuple(session.require(library) for library in libraries)
 
 
 def measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:

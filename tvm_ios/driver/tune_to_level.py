@@ -78,7 +78,6 @@ def what_is_known(
         cudnn=build.cudnn,
         tf32=build.tf32,
         onednn=build.onednn,
-        remote=options.device.is_remote,
     )
     with exact_bits(build.exact):
         changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)

@@ -81,6 +81,12 @@ class RelayStageRunner:
             for library in built.libraries
         }
         """Operators that each library can compute, with the names of their calls, by key."""
+        self._titles = {
+            library.name.key: " ".join(
+                filter(None, (self._opened.open(library).as_text(), library.options_text))
+            )
+            for library in built.libraries
+        }
         self._rates = session.device.traits.rates
         own = with_kernel_identity(built, self.needs_no_kernel, self._rates)
         self.graphs: Mapping[str, VariantGraph] = {
@@ -109,12 +115,7 @@ class RelayStageRunner:
 
     def library_titles(self) -> dict[str, str]:
         """Name, version and options of each operator library for people, by its key in files."""
-        return {
-            library.name.key: " ".join(
-                filter(None, (self._opened.open(library).as_text(), library.options_text))
-            )
-            for library in self.built.libraries
-        }
+        return self._titles
 
     def close(self) -> None:
         """Stop the lanes; may be called twice."""

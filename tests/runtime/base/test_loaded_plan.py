@@ -18,6 +18,7 @@ from tvm_ios.plan import data_type
 from tvm_ios.plan.image import ProgramFacts, image_bytes
 from tvm_ios.plan.library_call import LibraryCall, LibraryName
 from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.plan import BufferKind
 from tvm_ios.runtime.base import loaded_plan
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
 from tvm_ios.runtime.base.native_runtime import C_API_FOLDER, NativeLaunch, shared_runtime
@@ -78,6 +79,25 @@ def test_calls_point_to_the_tensors_of_a_plan(plan):
             assert list(arguments) == [loaded.tensor(tensor) for tensor in tensors]
             codes = (ctypes.c_int32 * made.num_arguments).from_address(made.type_codes)
             assert set(codes) <= {TENSOR_CODE}
+
+
+def test_what_has_no_place_lies_in_the_arena_or_behind_it(plan):
+    kinds = [buffer.kind for buffer in plan.buffers]
+    outside = [n for n, kind in enumerate(kinds) if kind is not BufferKind.ARENA]
+    arena, own = 1 << 20, {outside[0]: 1 << 30}
+    loaded = LoadedPlan(shared_runtime(), plan, own)
+    size_bytes = loaded.place_all(own, arena)
+    end = arena + -(-plan.arena_bytes // 64) * 64
+    behind = {}
+    for number in outside[1:]:
+        behind[number] = end
+        end += -(-plan.buffers[number].size_bytes // 64) * 64
+    assert size_bytes == end - arena
+    for number, tensor in enumerate(plan.tensors):
+        buffer = plan.buffers[tensor.buffer]
+        inside = arena + (buffer.arena_offset or 0)
+        begin = {**own, **behind}.get(tensor.buffer, inside)
+        assert DLTensor.from_address(loaded.tensor(number)).data == begin + tensor.byte_offset
 
 
 def test_every_flipped_byte_is_refused(plan):

@@ -30,8 +30,8 @@ def test_a_tensor_is_laid_out_as_tvm_does():
     stock = DLTensor.from_address(ctypes.addressof(array.handle.contents))
     assert ctypes.sizeof(DLTensor) == ctypes.sizeof(TVMArray)
     assert (stock.ndim, stock.code, stock.bits, stock.vector_lanes) == (2, 2, 32, 1)
-    ours = DLTensor(data=stock.data)
-    ours.describe("float32", 2, stock.shape, (1, 0))
+    ours = DLTensor(data=stock.data, device_type=1, ndim=2, shape=stock.shape)
+    ours.code, ours.bits, ours.vector_lanes = dlpack_fields("float32")
     np.testing.assert_array_equal(array_at(ctypes.addressof(ours)).numpy(), array.numpy())
 
 

@@ -25,7 +25,7 @@ from tvm_ios.runtime.base.lane_pool import LaneOptions, usable_cores
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import DLTensor
-from tvm_ios.runtime.cpu.lane_executor import LaneExecutor, _with_barriers
+from tvm_ios.runtime.cpu.lane_executor import _with_barriers, executor_here
 
 _QUICK = (6, 9, 12)
 _LEVELS = (2, 3)
@@ -67,7 +67,7 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     lanes = chooser.choice((1, 2, 2, 3, 4))
     plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
     memory = memory_for(plan, built)
-    executor = LaneExecutor(
+    executor = executor_here(
         plan,
         library,
         memory,
@@ -151,14 +151,14 @@ def test_poison_reveals_buffers_that_share_bytes_while_alive(small):
         ),
     )
     memory = memory_for(broken, built)
-    LaneExecutor(broken, library, memory, poison=True).run()
+    executor_here(broken, library, memory, poison=True).run()
     with pytest.raises(AssertionError):
         assert_bit_equal(memory, built)
 
 
 def test_trace_tells_every_launch(small):
     _, library, plan, memory = small
-    executor = LaneExecutor(plan, library, memory)
+    executor = executor_here(plan, library, memory)
     events = executor.trace()
     assert sorted(event.operator for event in events) == sorted(
         launch.operator for launch in plan.launches
@@ -176,7 +176,7 @@ def test_trace_tells_every_launch(small):
 
 def test_a_trace_of_one_run_is_one_run(small, monkeypatch):
     _, library, plan, memory = small
-    executor = LaneExecutor(plan, library, memory)
+    executor = executor_here(plan, library, memory)
     numbers = []
     run = executor._pool.run
 
@@ -191,14 +191,14 @@ def test_a_trace_of_one_run_is_one_run(small, monkeypatch):
 
 def test_timed_runs_compute_the_same(small):
     built, library, plan, memory = small
-    executor = LaneExecutor(plan, library, memory)
+    executor = executor_here(plan, library, memory)
     assert executor.time_ns(20) > 0
     assert_bit_equal(memory, built)
 
 
 def test_a_kernel_error_names_its_operator(small):
     built, library, plan, memory = small
-    executor = LaneExecutor(plan, library, memory)
+    executor = executor_here(plan, library, memory)
     victim = plan.launches[len(plan.launches) // 2]
     reference = ReferenceExecutor(plan, library, memory)
     natives = [
@@ -242,7 +242,7 @@ def test_two_executors_and_stock_share_a_library(small):
 
     threads = [threading.Thread(target=work, args=(stock.run, check_stock))]
     for other, seed in others:
-        executor = LaneExecutor(plan, library, other, options=LaneOptions(jitter_seed=seed))
+        executor = executor_here(plan, library, other, options=LaneOptions(jitter_seed=seed))
         check = partial(assert_bit_equal, other, built)
         threads.append(threading.Thread(target=work, args=(executor.run, check)))
     for thread in threads:
@@ -256,12 +256,12 @@ def test_more_lanes_than_cores_are_refused(small):
     _, library, plan, memory = small
     cores = len(usable_cores())
     with pytest.raises(OptionError, match=f"lanes is {cores + 1}, .* {cores} cores"):
-        LaneExecutor(plan, library, memory, lanes=cores + 1)
+        executor_here(plan, library, memory, lanes=cores + 1)
 
 
 def test_a_closed_executor_refuses_to_run(small):
     _, library, plan, memory = small
-    executor = LaneExecutor(plan, library, memory)
+    executor = executor_here(plan, library, memory)
     executor.run()
     executor.close()
     with pytest.raises(ExecutionError, match="closed"):

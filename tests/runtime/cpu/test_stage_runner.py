@@ -6,12 +6,13 @@ import pytest
 
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.runtime.base.lane_pool import usable_cores
-from tvm_ios.runtime.cpu.stage_runner import LocalStageLanes, NativeStageRunner
+from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 
 
 @pytest.fixture(scope="module")
 def runner():
-    runner = NativeStageRunner(LocalStageLanes(min(2, len(usable_cores()))))
+    runner = NativeStageRunner(ThisProcessor(), min(2, len(usable_cores())))
     yield runner
     runner.close()
 
@@ -71,13 +72,13 @@ def test_what_does_not_exist_is_named(runner, library, library_number, operator,
 
 def test_more_lanes_than_cores_are_refused():
     with pytest.raises(OptionError, match="cores"):
-        LocalStageLanes(len(usable_cores()) + 1)
+        NativeStageRunner(ThisProcessor(), len(usable_cores()) + 1)
 
 
 def test_a_closed_runner_says_so(exported):
     built, path = exported
     with_views = (lambda: path, built.graph, built.factory.get_params(), built.views)
-    closed = NativeStageRunner(LocalStageLanes(1))
+    closed = NativeStageRunner(ThisProcessor(), 1)
     handle = closed.prepare([[(closed.add_library(*with_views), 0)]])
     assert closed.ping_pong_ns() == 0
     closed.close()
@@ -93,7 +94,7 @@ def test_a_library_is_exported_for_its_first_stage_and_only_once(exported):
         exports.append(path)
         return path
 
-    runner = NativeStageRunner(LocalStageLanes(1))
+    runner = NativeStageRunner(ThisProcessor(), 1)
     params = built.factory.get_params()
     library = runner.add_library(export, built.graph, params, [None] * len(built.views))
     assert not runner.needs_no_kernel(library, 0)

@@ -46,7 +46,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
-from tvm_ios.runtime.libraries.open_libraries import ThisProcessor
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.support.c_compiler import compile_object, compile_shared
@@ -218,8 +218,8 @@ class FakeLibrary:
     def native_object(self) -> Path:
         return compile_object(self.source)
 
-    def require(self) -> None:
-        """It is always there."""
+    def require(self, _device: Any = None) -> FakeLibrary:
+        return self  # it is always there
 
     def open(self, device: Any, store: Any) -> OpenFake:
         assert isinstance(device, ThisProcessor)

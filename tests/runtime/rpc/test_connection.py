@@ -50,7 +50,7 @@ def test_memory_is_zeroed_written_in_pieces_and_read(connection, monkeypatch):
     data = np.random.default_rng(0).bytes(4097)
     connection.write(address + 3, data)
     assert connection.read(address, 5000) == bytes(3) + data + bytes(900)
-    connection.free_later(address)
+    connection.free_later(connection.find("", "free"), address)
     connection.free()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import struct
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from tvm_ios.runtime.base import native_runtime
 from tvm_ios.runtime.rpc import connection as remote_connection
 from tvm_ios.runtime.rpc import kernels as remote_kernels
 from tvm_ios.runtime.rpc.address import DeviceAddress
+from tvm_ios.runtime.rpc.code import RemoteRuntime
 from tvm_ios.runtime.rpc.connection import RemoteConnection
 from tvm_ios.runtime.rpc.executor import RemoteExecutor
 from tvm_ios.runtime.rpc.kernels import RemoteKernels
@@ -33,6 +37,11 @@ def address_of(device):
 def connection(loopback_tracker):
     with RemoteConnection(address_of(loopback_tracker)) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def runtime(connection):
+    return RemoteRuntime(connection)
 
 
 def plan_of(*kernels, groups=1, lanes=1):
@@ -57,18 +66,18 @@ def plan_of(*kernels, groups=1, lanes=1):
     )
 
 
-def kernels_on(connection):
-    return RemoteKernels(connection, compile_shared(_SOURCE, [f"-I{_NATIVE}"]), {})
+def kernels_on(runtime):
+    return RemoteKernels(runtime, compile_shared(_SOURCE, [f"-I{_NATIVE}"]), {})
 
 
 @pytest.fixture(scope="module")
-def kernels(connection):
-    return kernels_on(connection)
+def kernels(runtime):
+    return kernels_on(runtime)
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_every_bit_is_that_of_a_local_run(
-    connection, build_random, place_built, tmp_path, lanes, monkeypatch
+    connection, runtime, build_random, place_built, tmp_path, lanes, monkeypatch
 ):
     if lanes > connection.cores:
         pytest.skip(f"needs {lanes} cores, the device has {connection.cores}")
@@ -76,7 +85,7 @@ def test_every_bit_is_that_of_a_local_run(
     built = build_random(seed=9, size=12, opt_level=2)
     built.factory.export_library(str(tmp_path / "model.so"))
     params = built.factory.get_params()
-    kernels = RemoteKernels(connection, tmp_path / "model.so", params)
+    kernels = RemoteKernels(runtime, tmp_path / "model.so", params)
     for schedule in range(3):
         plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
         with RemoteExecutor(plan, kernels) as executor:
@@ -98,14 +107,14 @@ def test_runs_are_counted(kernels):
             assert executor.ping_pong_ns() == 0
 
 
-def test_made_up_parameters_have_the_spread_of_the_real_ones(connection, monkeypatch):
+def test_made_up_parameters_have_the_spread_of_the_real_ones(connection, runtime):
     values = np.random.default_rng(1).normal(3, 0.5, 40_000)
     params = {
         "large": values.astype("float32"),
         "small": np.arange(7, dtype="float32"),
         "numbers": np.arange(40_000, dtype="int32"),
     }
-    kernels = RemoteKernels(connection, compile_shared(_SOURCE, [f"-I{_NATIVE}"]), params)
+    kernels = RemoteKernels(runtime, compile_shared(_SOURCE, [f"-I{_NATIVE}"]), params)
     for name, value in params.items():
         sent = connection.read(kernels._addresses[name], value.nbytes)
         actual = np.frombuffer(sent, value.dtype)
@@ -142,10 +151,10 @@ def test_more_lanes_than_cores_are_refused(kernels, connection):
         RemoteExecutor(plan_of("count"), kernels, lanes=many)
 
 
-def test_inputs_that_do_not_fit_are_named(build_random, place_built, connection, tmp_path):
+def test_inputs_that_do_not_fit_are_named(build_random, place_built, runtime, tmp_path):
     built = build_random(seed=9, size=12, opt_level=2)
     built.factory.export_library(str(tmp_path / "model.so"))
-    kernels = RemoteKernels(connection, tmp_path / "model.so", {})
+    kernels = RemoteKernels(runtime, tmp_path / "model.so", {})
     plan = lower_plan(built.graph, place_built(built, 0), lanes=1)
     with RemoteExecutor(plan, kernels) as executor:
         with pytest.raises(
@@ -166,21 +175,32 @@ def test_a_kernel_that_takes_the_server_down_costs_an_error(start_rpc_server, ke
     monkeypatch.setattr(remote_connection, "CALL_LIMIT_S", 1)
     with start_rpc_server(kernel) as device:
         with RemoteConnection(address_of(device)) as connection:
-            executor = RemoteExecutor(plan_of("count", kernel), kernels_on(connection))
+            executor = RemoteExecutor(
+                plan_of("count", kernel), kernels_on(RemoteRuntime(connection))
+            )
             with pytest.raises(CostError, match=f"key '{kernel}'.* was lost: it closed the conn"):
                 executor.run()
             executor.close()
         assert device.becomes_free()
 
 
-def test_memory_is_freed(kernels, connection):
-    freed = []
+def test_memory_is_freed(kernels, runtime, connection, monkeypatch):
+    freed, closed = Counter(), []
     call = connection.call
-    connection.call = lambda name, *rest: (freed.append(name), call(name, *rest))[1]
-    try:
-        for _ in range(3):
-            RemoteExecutor(plan_of("count"), kernels).close()
-    finally:
-        del connection.call
-    assert freed.count("close_pool") == 3
-    assert freed.count("free") >= 2
+
+    def heard(name, *rest):
+        if name == "free":
+            functions = struct.unpack(f"<{len(rest[0]) // 8}q", rest[0])[::2]
+            freed.update(functions)
+        return call(name, *rest)
+
+    monkeypatch.setattr(connection, "call", heard)
+    monkeypatch.setattr(runtime, "pool_close", closed.append)
+    for _ in range(3):
+        RemoteExecutor(plan_of("count"), kernels).close()
+    gc.collect()
+    connection.free()
+    names = ("tvm_ios_pool_free", "tvm_ios_program_free", "tvm_ios_plan_free")
+    assert len(closed) == 3
+    assert all(freed[runtime.library[name].address] >= 3 for name in names)
+    assert freed[connection.find("", "free")] >= 3

@@ -32,7 +32,8 @@ from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.libraries.known import read_call
-from tvm_ios.runtime.libraries.open_libraries import OpenLibraries, ThisProcessor
+from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ __all__ = [
     "LanePool",
     "LaneProgram",
     "LaunchFailedError",
-    "join_rows",
     "require_lanes",
     "usable_cores",
 ]
@@ -114,7 +113,7 @@ def require_lanes(lanes: int, cores: int, owner: str) -> int:
     return number
 
 
-def join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
+def _join_rows(rows: Iterable[Iterable[int]], kind: str) -> tuple[array[int], array[int]]:
     """Rows one after the other, and where each begins; a last number says where the last row ends.
 
     ``kind`` is a type code of :mod:`array`, such as ``"Q"`` for addresses.
@@ -140,9 +139,12 @@ class LaneProgram:
 class LanePool:
     """W lanes: the calling thread and W - 1 threads, started by the first run.
 
-    ``get_last_error`` is the address of a C function that returns the text of the calling thread's
-    last error; or 0.
+    ``runtime`` is the executor whose programs and plans they run. ``get_last_error`` is the address
+    of a C function that returns the text of the calling thread's last error; or 0.
     """
+
+    place = ""
+    """Place of the lanes in messages; empty for this process."""
 
     def __init__(
         self,
@@ -155,28 +157,13 @@ class LanePool:
         options = LaneOptions() if options is None else options
         if not isinstance(options, LaneOptions):
             raise OptionError(f"options is a {type(options).__name__}; give LaneOptions")
-        cores = usable_cores()
-        lanes = require_whole("lanes", lanes, least=1)
-        if not options.oversubscribe:
-            require_lanes(lanes, len(cores), "this process may use")
-        self.lanes = lanes
-        self._runtime = runtime
-        cpus = (ctypes.c_int32 * len(cores))(*cores)
-        native = PoolOptions(
-            lanes=lanes,
-            tasks_per_lane=options.tasks_per_lane,
-            spin_ns=options.spin_us * 1000,
-            jitter_seed=options.jitter_seed,
-            get_last_error=get_last_error or None,
-            cpus=ctypes.addressof(cpus),
-            num_cpus=len(cores),
-        )
-        self._handle = runtime.pool_create(ctypes.byref(native))
+        self.lanes = require_whole("lanes", lanes, least=1)
+        self.runtime = runtime
+        self._handle = self._create(options, get_last_error)
         if not self._handle:
             raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
         self._finalizer = weakref.finalize(self, _free_pool, runtime, self._handle)
         self._finalizer.atexit = False
-        _open.add(self)
 
     def program(
         self,
@@ -203,22 +190,14 @@ class LanePool:
                 raise ExecutionError(
                     f"group {idle[0]} has no launches and waits for nothing; leave it out"
                 )
-        launches, rows = join_rows(groups, "Q")
-        edges, edge_rows = join_rows(successors, "i")
+        launches, rows = _join_rows(groups, "Q")
+        edges, edge_rows = _join_rows(successors, "i")
         wanted = range(len(groups)) if homes is None else homes
         lanes = array("i", [home % self.lanes for home in wanted])
         # The arrays are copied there. The launches are not.
-        handle = self._runtime.program_create(
-            len(groups),
-            launches.buffer_info()[0],
-            rows.buffer_info()[0],
-            edge_rows.buffer_info()[0],
-            edges.buffer_info()[0],
-            lanes.buffer_info()[0],
-            self.lanes,
-            None,
-        )
-        return LaneProgram(self._runtime, handle, None)
+        arrays = (each.tobytes() for each in (launches, rows, edge_rows, edges, lanes))
+        handle = self.runtime.program_create(len(groups), *arrays, self.lanes, None)
+        return LaneProgram(self.runtime, handle, None)
 
     def plan_program(
         self,
@@ -233,13 +212,13 @@ class LanePool:
         for each launch.
         """
         rows = None if trace is None else ctypes.addressof(trace)
-        handle = self._runtime.plan_program(plan.handle, self.lanes, int(poison), rows)
-        return LaneProgram(self._runtime, handle, (plan, trace))
+        handle = self.runtime.plan_program(plan.handle, self.lanes, int(poison), rows)
+        return LaneProgram(self.runtime, handle, (plan, trace))
 
     def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:
         """Run a program `number` times; with `assemble` not before every lane is awake."""
         self._require(
-            self._runtime.run(self._handle, program.handle, number, 0, int(assemble), None, None)
+            self.runtime.run(self._handle, program.handle, number, 0, int(assemble), None, None)
         )
 
     def time_ns(self, program: LaneProgram, number: int) -> int:
@@ -248,10 +227,11 @@ class LanePool:
         Extrapolated from the runs of the first quarter of a second. Raises what :meth:`run` does.
         """
         elapsed, done = ctypes.c_int64(), ctypes.c_int64()
+        places = (ctypes.byref(elapsed), ctypes.byref(done))
         total, left = 0, number
         while left > 0:
             self._require(
-                self._runtime.run(self._handle, program.handle, left, _CHUNK_NS, 1, elapsed, done)
+                self.runtime.run(self._handle, program.handle, left, _CHUNK_NS, 1, *places)
             )
             total += elapsed.value
             left -= done.value
@@ -262,21 +242,40 @@ class LanePool:
     def ping_pong_ns(self, rounds: int = 500) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         latency = ctypes.c_double()
-        self._require(self._runtime.ping_pong(self._handle, rounds, latency))
+        self._require(self.runtime.ping_pong(self._handle, rounds, ctypes.byref(latency)))
         return latency.value
 
     def close(self) -> None:
         """Join the threads; later runs raise ExecutionError. May be called twice."""
         if self._finalizer.alive:
-            self._runtime.pool_close(self._handle)
+            self.runtime.pool_close(self._handle)
+
+    def _create(self, options: LaneOptions, get_last_error: int) -> int | None:
+        """Native pool on the cores of this process; None without memory."""
+        cores = usable_cores()
+        if not options.oversubscribe:
+            require_lanes(self.lanes, len(cores), "this process may use")
+        cpus = (ctypes.c_int32 * len(cores))(*cores)
+        native = PoolOptions(
+            lanes=self.lanes,
+            tasks_per_lane=options.tasks_per_lane,
+            spin_ns=options.spin_us * 1000,
+            jitter_seed=options.jitter_seed,
+            get_last_error=get_last_error or None,
+            cpus=ctypes.addressof(cpus),
+            num_cpus=len(cores),
+        )
+        _open.add(self)
+        handle: int | None = self.runtime.pool_create(ctypes.byref(native))
+        return handle
 
     def _require(self, status: int) -> None:
         # The numbers are those of RUN_DONE and the like in lane_executor.h.
         if status == 0:
             return
         if status == 1:
-            text = self._runtime.failed_text().decode(errors="replace")
-            raise LaunchFailedError(self._runtime.failed_position(), text)
+            text = self.runtime.failed_text().decode(errors="replace")
+            raise LaunchFailedError(self.runtime.failed_position(), text)
         if status == 2:
             raise ExecutionError("this executor is closed; load the model again")
         if status == 3:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Iterable, Mapping
+from ctypes import c_void_p
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime
+from tvm_ios.runtime.base.native_runtime import BoundKernel, NativeLaunch, NativeRuntime
 from tvm_ios.runtime.base.tvm_abi import DLTensor
 
 __all__ = ["Kernel", "LoadedPlan"]
@@ -34,8 +35,9 @@ class Kernel:
 class LoadedPlan:
     """Launches of a plan with their tensors, ready for programs; freed with the last reference.
 
-    ``places`` has the address of every buffer, which the caller keeps alive. ``device`` is DLPack's
-    type and number of their device, the CPU where omitted. Each launch that runs needs a kernel.
+    Buffers lie at ``places``, others in the memory at ``arena`` and behind it, which the caller
+    keeps alive. ``device`` is DLPack's type and number of their device, the CPU where omitted. Each
+    launch that runs needs a kernel.
     """
 
     def __init__(
@@ -44,9 +46,12 @@ class LoadedPlan:
         plan: ExecutionPlan,
         places: Mapping[int, int],
         device: tuple[int, int] = (1, 0),
+        *,
+        arena: int = 0,
     ) -> None:
         self._runtime = runtime
         self._count = len(plan.launches)
+        self._buffers = range(len(plan.buffers))
         image = image_bytes(plan)
         self.handle = runtime.plan_load(image, len(image), *device)
         if not self.handle:
@@ -54,8 +59,12 @@ class LoadedPlan:
         weakref.finalize(self, _free, runtime, self.handle).atexit = False
         self._launches: int = runtime.plan_launches(self.handle)
         self._tensors: int = runtime.plan_tensors(self.handle)
-        for buffer, address in places.items():
-            self.place(buffer, address)
+        self.place_all(places, arena)
+
+    def place_all(self, places: Mapping[int, int], arena: int) -> int:
+        """Place all buffers anew; the bytes that the arena needs with what lies behind it."""
+        own = (c_void_p * len(self._buffers))(*map(places.get, self._buffers))
+        return int(self._runtime.plan_place_all(self.handle, arena, own))
 
     def place(self, buffer: int, address: int) -> None:
         """Point every tensor of a buffer at memory that begins at `address`."""
@@ -63,10 +72,8 @@ class LoadedPlan:
 
     def bind(self, kernels: Iterable[Kernel]) -> None:
         """Give each launch its kernel, in the order of the plan."""
-        for number, kernel in enumerate(kernels):
-            self._runtime.plan_bind(
-                self.handle, number, kernel.address, kernel.resource or None, kernel.serial
-            )
+        rows = [BoundKernel(each.address, each.resource, each.serial) for each in kernels]
+        self._runtime.plan_bind_all(self.handle, (BoundKernel * self._count)(*rows))
 
     def bound(self, kernels: Mapping[int, Kernel]) -> ctypes.Array[NativeLaunch]:
         """A copy of the launches in which some have kernels; valid as long as this."""

@@ -10,7 +10,6 @@ from ctypes import (
     POINTER,
     Structure,
     c_char_p,
-    c_double,
     c_int,
     c_int32,
     c_int64,
@@ -30,6 +29,7 @@ __all__ = [
     "LANE_EXECUTOR",
     "NATIVE_ABI_VERSION",
     "REMOTE_LANES",
+    "BoundKernel",
     "NativeLaunch",
     "NativeRuntime",
     "NativeTraceRow",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # The same number is EXECUTOR_VERSION in lane_executor.h.
-NATIVE_ABI_VERSION = 3
+NATIVE_ABI_VERSION = 4
 C_API_FOLDER = Path(__file__).parent / "native"
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 LANE_EXECUTOR = NativeSource(C_API_FOLDER / "lane_executor.c")
@@ -58,6 +58,12 @@ class NativeLaunch(Structure):
         ("num_arguments", c_int32),
         ("serial", c_int32),
     ]
+
+
+class BoundKernel(Structure):
+    """``BoundKernel`` of ``plan_image.h``: a kernel of a launch, or a call in place of it."""
+
+    _fields_ = [("kernel", c_void_p), ("resource", c_void_p), ("serial", c_int64)]
 
 
 class NativeTraceRow(Structure):
@@ -88,10 +94,11 @@ class PoolOptions(Structure):
 class NativeRuntime:
     """The functions of one copy of the lane executor.
 
-    Whoever loaded its library may unload it once this is gone.
+    Whoever loaded its library may unload it once this is gone. The library is one of ctypes, or
+    like one.
     """
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: Any) -> None:
         self.library = library
         try:
             version = library.tvm_ios_abi_version()
@@ -113,9 +120,10 @@ class NativeRuntime:
         )
         self.plan_free = _function(library, "plan_free", None, c_void_p)
         self.plan_place = _function(library, "plan_place", None, c_void_p, c_int32, c_void_p)
-        self.plan_bind = _function(
-            library, "plan_bind", None, c_void_p, c_int32, c_void_p, c_void_p, c_int32
+        self.plan_place_all = _function(
+            library, "plan_place_all", c_size_t, c_void_p, c_void_p, c_void_p
         )
+        self.plan_bind_all = _function(library, "plan_bind_all", None, c_void_p, c_void_p)
         self.plan_launches = _function(library, "plan_launches", c_void_p, c_void_p)
         self.plan_tensors = _function(library, "plan_tensors", c_void_p, c_void_p)
         self.plan_program = _function(
@@ -131,14 +139,12 @@ class NativeRuntime:
             c_int64,
             c_int64,
             c_int,
-            POINTER(c_int64),
-            POINTER(c_int64),
+            c_void_p,
+            c_void_p,
         )
         self.failed_position = _function(library, "failed_position", c_int32)
         self.failed_text = _function(library, "failed_text", c_char_p)
-        self.ping_pong = _function(
-            library, "ping_pong", c_int, c_void_p, c_int32, POINTER(c_double)
-        )
+        self.ping_pong = _function(library, "ping_pong", c_int, c_void_p, c_int32, c_void_p)
         self.hook = _function(library, "hook", None, c_void_p, c_void_p)
         self.set_func_call = _function(library, "set_func_call", None, c_void_p)
 
@@ -153,12 +159,16 @@ class NativeRuntime:
         return address_of(self.library, "tvm_ios_call_packed")
 
 
-def address_of(library: ctypes.CDLL, symbol: str) -> int:
-    """Address of a function in a loaded library; AttributeError if it has none of this name."""
-    return ctypes.cast(getattr(library, symbol), c_void_p).value or 0
+def address_of(library: Any, symbol: str) -> int:
+    """Address of a function in a loaded library; AttributeError if it has none of this name.
+
+    A library like those of ctypes has functions that know their address.
+    """
+    function = getattr(library, symbol)
+    return getattr(function, "address", None) or ctypes.cast(function, c_void_p).value or 0
 
 
-def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
     function = library[f"tvm_ios_{name}"]  # indexing gives a function object of its own
     function.restype = result
     function.argtypes = list(arguments)

@@ -30,7 +30,7 @@ class PlanMemory:
         self.device = tvm.cpu() if device is None else device
         self.generation = 0
         """Number of arrays replaced so far; where it differs, addresses differ."""
-        self._arena, base = self._allocate_arena()
+        self._arena, self._base = self._allocate_arena()
         self._arrays: dict[int, tvm.nd.NDArray] = {}
         for entry in plan.inputs:
             tensor = plan.tensors[entry.tensor]
@@ -44,16 +44,12 @@ class PlanMemory:
             tensor = plan.tensors[index]
             if plan.buffers[tensor.buffer].kind is BufferKind.OUTPUT:
                 self._arrays.setdefault(tensor.buffer, self.empty(index))
-        addresses = {buffer: _address(array) for buffer, array in self._arrays.items()}
+        self._addresses = {buffer: _address(array) for buffer, array in self._arrays.items()}
         if self._on_host:
             bound = [plan.tensors[entry.tensor] for entry in plan.inputs if entry.name in params]
-            places = [(addresses[tensor.buffer], tensor.size_bytes) for tensor in bound]
+            places = [(self._addresses[tensor.buffer], tensor.size_bytes) for tensor in bound]
             if sum(size for _, size in places) >= HUGE_PAGE_BYTES:
                 collapse_pages((begin, begin + size) for begin, size in places)
-        for number, buffer in enumerate(plan.buffers):
-            if buffer.arena_offset is not None:
-                addresses[number] = base + buffer.arena_offset
-        self._addresses = addresses
         self._loaded: weakref.WeakSet[LoadedPlan] = weakref.WeakSet()
 
     def load(self, runtime: NativeRuntime, plan: ExecutionPlan) -> LoadedPlan:
@@ -62,14 +58,16 @@ class PlanMemory:
         The memory has to outlive it.
         """
         place = (self.device.device_type, self.device.device_id)
-        loaded = LoadedPlan(runtime, plan, self._addresses, place)
+        loaded = LoadedPlan(runtime, plan, self._addresses, place, arena=self._base)
         self._loaded.add(loaded)
         return loaded
 
     def data(self, tensor: int) -> int:
         """Address of the first byte of a tensor."""
         wanted = self.plan.tensors[tensor]
-        return self._addresses[wanted.buffer] + wanted.byte_offset
+        offset = self.plan.buffers[wanted.buffer].arena_offset
+        begin = self._addresses[wanted.buffer] if offset is None else self._base + offset
+        return begin + wanted.byte_offset
 
     def empty(self, tensor: int) -> tvm.nd.NDArray:
         """A new array for an input or output, not yet in use."""

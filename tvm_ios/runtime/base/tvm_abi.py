@@ -15,7 +15,6 @@ from enum import Enum
 import tvm
 from tvm._ffi.base import _LIB, py_str
 
-from tvm_ios.plan.data_type import dlpack_fields
 from tvm_ios.runtime.base.native_runtime import address_of
 
 __all__ = [
@@ -46,16 +45,6 @@ class DLTensor(Structure):
         ("strides", c_void_p),
         ("byte_offset", c_uint64),
     ]
-
-    def describe(self, dtype: str, ndim: int, shape: int, device: tuple[int, int]) -> None:
-        """Set all fields but the address of the data, which are contiguous.
-
-        ``shape`` is the address of the extents, one int64 for each of ``ndim`` axes; ``device`` is
-        DLPack's type and number.
-        """
-        self.device_type, self.device_id = device
-        self.code, self.bits, self.vector_lanes = dlpack_fields(dtype)
-        self.ndim, self.shape, self.strides, self.byte_offset = ndim, shape, None, 0
 
 
 class TvmFunction(Enum):

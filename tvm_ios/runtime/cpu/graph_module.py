@@ -13,8 +13,9 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.plan_module import PlanModule
-from tvm_ios.runtime.cpu.lane_executor import LaneExecutor
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, ThisProcessor
+from tvm_ios.runtime.cpu.lane_executor import executor_here
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
 __all__ = ["MultiStreamGraphModule"]
@@ -63,7 +64,7 @@ class MultiStreamGraphModule(PlanModule):
             plan = libraries.complete(plan)
             calls = LaunchCalls(libraries)
             undo.callback(calls.close)
-            self._lane_executor = LaneExecutor(
+            self._lane_executor = executor_here(
                 plan, library, memory, lanes=lanes, options=options, calls=calls
             )
             super().__init__(plan, library, params, memory, self._lane_executor)

@@ -9,53 +9,44 @@ from tvm_ios.plan.plan import ExecutionPlan, Group
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane, kernels_of
 
-__all__ = ["LaneExecutor"]
+__all__ = ["LaneExecutor", "executor_here"]
 
 TRACE_RUNS = 20
 """Number of runs before a trace ends, unless given; it shows the last, as caches start cold."""
 
 
 class LaneExecutor:
-    """Runs a plan natively. Calls from several threads wait for each other.
+    """Runs a plan natively on a pool of lanes. Calls from several threads wait for each other.
 
-    There are as many threads as the plan has lanes, the caller's included, where ``lanes`` is
-    omitted. ``poison`` overwrites outputs before they are written, and dead buffers; for tests.
-    ``calls`` are of operator libraries on this processor, which have completed the plan; closed
-    with this. Without them TVM's kernels compute everything.
+    ``loaded`` is the plan with a kernel for each launch. ``poison`` overwrites outputs before they
+    are written, and dead buffers; for tests. ``calls`` are those of operator libraries among the
+    kernels; closed with this, as the pool is. ``kept`` are the kernels and their memory.
     """
 
     def __init__(
         self,
         plan: ExecutionPlan,
-        library: KernelLibrary,
-        memory: PlanMemory,
+        pool: LanePool,
+        loaded: LoadedPlan,
         *,
-        lanes: int | None = None,
-        options: LaneOptions | None = None,
         poison: bool = False,
         calls: LaunchCalls | None = None,
+        kept: object = None,
     ) -> None:
         self.plan = plan
-        self._library = library
-        self._pool = LanePool(
-            library.runtime,
-            plan.lanes if lanes is None else lanes,
-            options,
-            get_last_error=TvmFunction.LAST_ERROR.address,
-        )
-        self.lanes = self._pool.lanes
+        self.lanes = pool.lanes
         """Number of threads, the caller's included."""
+        self._pool = pool
         self._calls = calls
-        barriers = options is not None and options.barriers
-        self._loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)
-        self._loaded.bind(host_kernels(plan, library, calls))
-        self._memory = memory
-        self._program = self._pool.plan_program(self._loaded, poison=poison)
+        self._loaded = loaded
+        self._kept = kept
+        self._program = pool.plan_program(loaded, poison=poison)
 
     def run(self) -> None:
         """Run every launch once."""
@@ -112,7 +103,7 @@ class LaneExecutor:
 
     def _explain(self, failure: LaunchFailedError) -> ExecutionError:
         launch = self.plan.launches[failure.position]
-        where = f"operator {launch.operator!r} ({launch.computed_by})"
+        where = f"operator {launch.operator!r} ({launch.computed_by}){self._pool.place}"
         if self._calls is not None:
             of_library = self._calls.failure(failure.position, where)
             if of_library is not None:
@@ -121,6 +112,32 @@ class LaneExecutor:
             f"{where} failed: "
             f"{failure.text.strip() or 'no error text'}; the executor stays usable, mend its inputs"
         )
+
+
+def executor_here(
+    plan: ExecutionPlan,
+    library: KernelLibrary,
+    memory: PlanMemory,
+    *,
+    lanes: int | None = None,
+    options: LaneOptions | None = None,
+    poison: bool = False,
+    calls: LaunchCalls | None = None,
+) -> LaneExecutor:
+    """Executor of a plan in this process, on as many lanes as it has, unless ``lanes`` says.
+
+    Calls of operator libraries have completed the plan; without them TVM's kernels compute
+    everything.
+    """
+    count = plan.lanes if lanes is None else lanes
+    errors = TvmFunction.LAST_ERROR.address
+    pool = LanePool(library.runtime, count, options, get_last_error=errors)
+    barriers = options is not None and options.barriers
+    loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)
+    lane = host_lane(library.runtime, library.code)
+    loaded.bind(kernels_of(plan, library, calls, lane))
+    kept = (library, memory)
+    return LaneExecutor(plan, pool, loaded, poison=poison, calls=calls, kept=kept)
 
 
 def _with_barriers(plan: ExecutionPlan) -> ExecutionPlan:

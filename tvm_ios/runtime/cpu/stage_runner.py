@@ -5,22 +5,15 @@ A program is made in microseconds: kernels are loaded and calls prepared once a 
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
-
-import numpy as np
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.base.native_runtime import shared_runtime
-from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.sample_inputs import sample_tensor
-from tvm_ios.runtime.base.tvm_abi import TvmFunction
-from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_kernels
+from tvm_ios.runtime.base.lane_pool import LaunchFailedError
+from tvm_ios.runtime.base.loaded_plan import LoadedPlan
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls
+from tvm_ios.runtime.libraries.processor import Processor
 from tvm_ios.runtime.libraries.stage_libraries import (
     LibraryStageRunner,
     PreparedStage,
@@ -28,31 +21,17 @@ from tvm_ios.runtime.libraries.stage_libraries import (
     StageLibrary,
 )
 
-__all__ = [
-    "Launches",
-    "LocalStageLanes",
-    "NativeStageRunner",
-    "StageCalls",
-    "StageLanes",
-]
-
-
-class Launches(Protocol):
-    """Prepared kernel calls, one for each launch of a plan."""
-
-    def launch(self, number: int, *, unsplit: bool = False) -> int:
-        """Address of a call; with ``unsplit`` of its twin that idle lanes do not help with."""
-        ...
+__all__ = ["NativeStageRunner", "StageCalls"]
 
 
 @dataclass(frozen=True, slots=True)
 class StageCalls:
     """The calls of one library, ready to be put into programs."""
 
-    launches: Launches
-    kept: object = None
+    launches: LoadedPlan
+    kept: object
     """Objects that must live as long as the calls."""
-    calls: LaunchCalls | None = None
+    calls: LaunchCalls | None
     """Calls of operator libraries among them; None where no operator library computes."""
 
     def failure(self, position: int, where: str) -> ExecutionError | None:
@@ -60,50 +39,13 @@ class StageCalls:
         return None if self.calls is None else self.calls.failure(position, where)
 
 
-class StageLanes(Protocol):
-    """Lanes that run stages, of this process or of a device of an RPC tracker.
-
-    The methods are those of :class:`~tvm_ios.runtime.base.lane_pool.LanePool`, and ``load``.
-    """
-
-    @property
-    def lanes(self) -> int:
-        """Number of lanes."""
-        ...
-
-    def load(self, library: StageLibrary) -> StageCalls:
-        """Load an exported library, and prepare the calls of its plan."""
-        ...
-
-    def program(
-        self,
-        groups: Sequence[Sequence[int]],
-        successors: Sequence[Iterable[int]],
-        *,
-        homes: Sequence[int],
-    ) -> Any:
-        """Prepare groups of launches to run by dependencies, each on its lane if that is free."""
-        ...
-
-    def time_ns(self, program: Any, number: int) -> int:
-        """Nanoseconds of `number` back-to-back runs; LaunchFailedError where a kernel fails."""
-        ...
-
-    def ping_pong_ns(self) -> float:
-        """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
-        ...
-
-    def close(self) -> None:
-        """Join the threads; may be called twice."""
-        ...
-
-
 class NativeStageRunner(LibraryStageRunner[StageCalls]):
     """Maker of stages of built libraries on lanes; closes the lanes with itself."""
 
-    def __init__(self, pool: StageLanes) -> None:
+    def __init__(self, processor: Processor, lanes: int) -> None:
         super().__init__()
-        self._pool = pool
+        self._processor = processor
+        self._pool = processor.pool(lanes)
 
     @property
     def lanes(self) -> int:
@@ -122,7 +64,9 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
                 loaded.calls.close()
 
     def _load(self, library: StageLibrary) -> StageCalls:
-        return self._pool.load(library)
+        calls = None if library.libraries is None else LaunchCalls(library.libraries)
+        given = (library.plan, library.params, library.export(), calls)
+        return StageCalls(*self._processor.load(*given), calls)
 
     def _stage(
         self, rows: Sequence[Sequence[StageLaunch]], lanes: Sequence[int], copies: int
@@ -164,32 +108,3 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
     def _address(self, launch: StageLaunch) -> int:
         launches = self.loaded(launch.library).launches
         return launches.launch(launch.position, unsplit=launch.unsplit)
-
-
-class LocalStageLanes(LanePool):
-    """Lanes of this process that stages are priced on."""
-
-    def __init__(self, lanes: int) -> None:
-        self._shared = shared_runtime()
-        super().__init__(self._shared, lanes, get_last_error=TvmFunction.LAST_ERROR.address)
-
-    def load(self, library: StageLibrary) -> StageCalls:
-        """Load an exported library, and prepare the calls of its plan."""
-        plan, params = library.plan, library.params
-        memory = PlanMemory(plan, params)
-        _fill_tensors(memory, params)
-        kernels = KernelLibrary(library.export(), self._shared)
-        calls = None if library.libraries is None else LaunchCalls(library.libraries)
-        loaded = memory.load(kernels.runtime, plan)
-        loaded.bind(host_kernels(plan, kernels, calls))
-        return StageCalls(loaded, kept=(kernels, memory), calls=calls)
-
-
-def _fill_tensors(memory: PlanMemory, params: Collection[str]) -> None:
-    """Give every float tensor but the parameters values: fresh memory may hold anything."""
-    random, plan = np.random.default_rng(0), memory.plan
-    bound = {plan.tensors[entry.tensor].buffer for entry in plan.inputs if entry.name in params}
-    for index, tensor in enumerate(plan.tensors):
-        if tensor.buffer not in bound and tensor.dtype.startswith("float"):
-            data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
-            ctypes.memmove(memory.data(index), data, len(data))

@@ -5,16 +5,17 @@ This stands between the protocol of operator libraries and executors on lanes an
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Protocol, Self
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.library_call import CallDescriptor, LibraryCall, LibraryName
 from tvm_ios.plan.plan import ExecutionPlan, Launch
-from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.loaded_plan import Kernel
+from tvm_ios.runtime.base.native_runtime import NativeRuntime
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import (
@@ -29,18 +30,10 @@ from tvm_ios.runtime.libraries.protocol import (
 __all__ = [
     "LaunchCalls",
     "OpenLibraries",
-    "ThisProcessor",
-    "host_kernels",
+    "host_lane",
+    "kernels_of",
     "uses_libraries",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ThisProcessor:
-    """The processor of this process, as a device that operator libraries are opened on."""
-
-    kernels: KernelLibrary | None = None
-    """A loaded file that may bring native code of operator libraries along."""
 
 
 def uses_libraries(plan: ExecutionPlan) -> bool:
@@ -103,10 +96,23 @@ class OpenLibraries:
         found = {name: self.named(name).complete(calls) for name, calls in wanted.items()}
         return replace(plan, launches=tuple(_completed(launch, found) for launch in plan.launches))
 
+    def release(self) -> None:
+        """Give back what libraries hold on the device; they take it again when they need it."""
+        for opened in self._open.values():
+            opened.close()
+
     def close(self) -> None:
         """Close every operator library, even if one refuses; may be called twice."""
         self._open.clear()
         self._undo.close()
+
+
+class Kernels(Protocol):
+    """Kernels of a loaded library, here or on another device."""
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of this name, by address; an error if there is none."""
+        ...
 
 
 class LaunchCalls:
@@ -150,14 +156,13 @@ class LaunchCalls:
         self._undo.close()
 
 
-def host_kernels(
-    plan: ExecutionPlan, library: KernelLibrary, calls: LaunchCalls | None
+def kernels_of(
+    plan: ExecutionPlan, library: Kernels, calls: LaunchCalls | None, lane: LibraryLane
 ) -> list[Kernel]:
-    """Kernel of each launch of a plan on this processor, or its call of an operator library.
+    """Kernel of each launch of a plan on a processor, or its call of an operator library.
 
-    Without ``calls`` TVM's kernels compute everything.
+    Without ``calls`` TVM's kernels compute everything. Any lane may make the calls of one.
     """
-    lane = _host_lane(library)
     return [
         library.kernel(launch.kernel)
         if launch.call is None or calls is None
@@ -166,16 +171,16 @@ def host_kernels(
     ]
 
 
-def _host_lane(library: KernelLibrary) -> LibraryLane:
+def host_lane(runtime: NativeRuntime, code: ctypes.CDLL | None = None) -> LibraryLane:
     """A lane of this processor (any one), with TVM's own workspace of the calling thread.
 
-    ``library`` is the kernels of the model, whose lane executor splits regions.
+    ``runtime`` splits regions; ``code`` is that of the model's kernels.
     """
     return LibraryLane(
         take_workspace=TvmFunction.TAKE_WORKSPACE.address,
         give_workspace=TvmFunction.GIVE_WORKSPACE.address,
-        split_region=library.runtime.parallel_launch,
-        code=library.code,
+        split_region=runtime.parallel_launch,
+        code=code,
     )
 
 

@@ -228,8 +228,8 @@ class OperatorLibrary(Protocol):
         """
         ...
 
-    def require(self) -> None:
-        """Load the library into this process.
+    def require(self, device: Any = None) -> OperatorLibrary:
+        """The library as it is installed on a device, in this process where omitted.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class OperatorLibrary(Protocol):
         ----------
         device
             Of the target's kind: a :class:`~tvm_ios.runtime.gpu.device.CudaDevice` for ``cuda``,
-            and a :class:`~tvm_ios.runtime.libraries.open_libraries.ThisProcessor` for ``llvm``.
+            and a :class:`~tvm_ios.runtime.libraries.processor.Processor` for ``llvm``.
         store
             Facts that were found out before; new ones are added.
 

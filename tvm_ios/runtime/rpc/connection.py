@@ -11,7 +11,6 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +21,7 @@ from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.rpc.address import DeviceAddress, connect_device, last_line
 from tvm_ios.support.c_compiler import compile_shared
 
-__all__ = ["Kind", "RemoteConnection", "pack_rows"]
+__all__ = ["RemoteConnection", "pack_rows"]
 
 CALL_LIMIT_S = 60
 """Seconds of processor time of one call, after which the session on the device ends."""
@@ -35,14 +34,6 @@ WRITE_BYTES = 1 << 22
 """Bytes of a piece in which memory is written; none takes long on a slow network."""
 
 
-class Kind(IntEnum):
-    """Kind of a thing on the device that is to be freed, by its number in ``remote_lanes.c``."""
-
-    MEMORY = 0
-    PROGRAM = 1
-    PLAN = 2
-
-
 class RemoteConnection:
     """A device of an RPC tracker, held until it is closed; a context manager.
 
@@ -53,7 +44,7 @@ class RemoteConnection:
         self.address = address
         lanes = compile_shared(REMOTE_LANES.path, compiler=address.cross_compiler)
         self._broken: str | None = None
-        self._unused: list[tuple[Kind, int]] = []
+        self._unused: list[tuple[int, int]] = []
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
         self._session, self._socket = connect_device(address)
@@ -68,6 +59,11 @@ class RemoteConnection:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def place(self) -> str:
+        """Place of what runs there, in messages."""
+        return f" on {self.address.as_text()}"
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function of ``native/remote_lanes.c``, named without its prefix."""
@@ -99,17 +95,39 @@ class RemoteConnection:
         """Copy bytes from an address."""
         return self._receive(size_bytes, "read", address)
 
-    def text(self, name: str) -> str:
-        """Text that a function of the device returns."""
-        text, _, _ = self._receive(TEXT_BYTES, name).partition(b"\0")
+    def text(self, name: str, *arguments: Any) -> str:
+        """Text that a function of the device gives."""
+        text, _, _ = self._receive(TEXT_BYTES, name, *arguments).partition(b"\0")
         return text.decode(errors="replace")
 
-    def free_later(self, address: int, kind: Kind = Kind.MEMORY) -> None:
-        """Free memory with the next :meth:`free`; for finalizers, which may run at any time."""
-        self._unused.append((kind, address))
+    def find(self, path: str, name: str) -> int:
+        """Address of a function of a loaded library, or of the process; 0 where there is none."""
+        return int(self.call("find", path, name))
+
+    def invoke(
+        self, function: int, arguments: Iterable[tuple[bool, int]], lent: bytes, *, back: bool
+    ) -> tuple[int, bytes]:
+        """Result of a function, and the bytes that were lent to it, if it gives them ``back``.
+
+        An argument is an integer, or, after True, a place among the lent bytes.
+        """
+        self.free()
+        rows = pack_rows(number for pair in arguments for number in pair)
+        given = (function, rows, bytearray(lent or b"\0"))
+        if not back:
+            return int(self.call("invoke", *given, None)), b""
+        with self._explained():
+            array = tvm.nd.empty((len(lent),), "uint8", self._session.cpu())
+        returned = int(self.call("invoke", *given, array))
+        with self._explained():
+            return returned, bytes(array.numpy().tobytes())
+
+    def free_later(self, function: int, address: int) -> None:
+        """Free by a function with the next :meth:`free`; for finalizers, which run at any time."""
+        self._unused.append((function, address))
 
     def free(self) -> None:
-        """Free the memory handed to :meth:`free_later`."""
+        """Free what was handed to :meth:`free_later`."""
         if self._unused:
             unused, self._unused = self._unused, []
             self.call("free", pack_rows(number for pair in unused for number in pair))
@@ -136,7 +154,8 @@ class RemoteConnection:
             limit = struct.pack("ll", ANSWER_LIMIT_S, 0)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         try:
-            self.load(lanes)
+            self.lanes = self.load(lanes)
+            """Path on the device of the lane executor."""
         except CostError as error:
             if self._broken is not None:
                 raise
@@ -146,9 +165,9 @@ class RemoteConnection:
                 "processor (DeviceOptions.cross_compiler)"
             ) from error
         self.call("limits", CALL_LIMIT_S, IDLE_LIMIT_S)
-        cores, launch_bytes, machine, cpuinfo = self.text("describe").split("\n", 3)
-        self.cores, self.launch_bytes = int(cores), int(launch_bytes)
-        """Number of cores that the device's server may use, and bytes of a prepared call."""
+        cores, machine, cpuinfo = self.text("describe").split("\n", 2)
+        self.cores = int(cores)
+        """Number of cores that the device's server may use."""
         self.machine, self.cpuinfo = machine, cpuinfo
         """Architecture, as ``uname -m`` gives it, and first part of ``/proc/cpuinfo``."""
 

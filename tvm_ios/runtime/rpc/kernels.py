@@ -1,11 +1,8 @@
-"""Kernels on a device of an RPC tracker: their file, their parameters, their prepared calls.
-
-The twin of :mod:`tvm_ios.runtime.base.loaded_plan`: the device gets the image of a plan, and
-prepares the calls itself (``native/remote_lanes.c``).
-"""
+"""Kernels on a device of an RPC tracker: their file, their parameters, memory of their plans."""
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import weakref
 from collections.abc import Mapping, Sequence
@@ -16,11 +13,14 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan
-from tvm_ios.runtime.rpc.connection import Kind, RemoteConnection, pack_rows
+from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
+from tvm_ios.runtime.base.tvm_abi import DLTensor
+from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, kernels_of
+from tvm_ios.runtime.rpc.code import RemoteCode, RemoteRuntime
+from tvm_ios.runtime.rpc.connection import RemoteConnection
 
-__all__ = ["RemoteKernels", "RemoteMemory", "RemotePlan"]
+__all__ = ["RemoteKernels", "RemoteMemory", "addresses_of", "load_there"]
 
 LARGEST_SENT_BYTES = 1 << 16
 """Bytes above which float parameters are made up on the device; see :class:`RemoteKernels`."""
@@ -33,23 +33,8 @@ class RemoteMemory:
     def __init__(self, connection: RemoteConnection, size_bytes: int) -> None:
         self.address = connection.allocate(size_bytes)
         # Not at exit: the session ends with this process, and all its memory with the session.
-        weakref.finalize(self, connection.free_later, self.address).atexit = False
-
-
-class RemotePlan:
-    """A plan with its calls on a device, freed some time after this object, as ``kept`` is."""
-
-    def __init__(self, connection: RemoteConnection, handle: int, count: int, kept: object) -> None:
-        self.handle = handle
-        self._first = int(connection.call("launches", handle))
-        self._count = count
-        self._size_bytes = connection.launch_bytes
-        self._kept = kept
-        weakref.finalize(self, connection.free_later, handle, Kind.PLAN).atexit = False
-
-    def launch(self, number: int, *, unsplit: bool = False) -> int:
-        """Address of a call; with ``unsplit`` of its twin that idle lanes do not help with."""
-        return self._first + (number + self._count * unsplit) * self._size_bytes
+        free = RemoteCode(connection)["free"].address
+        weakref.finalize(self, connection.free_later, free, self.address).atexit = False
 
 
 class RemoteKernels:
@@ -60,58 +45,50 @@ class RemoteKernels:
     Everything else, such as integers, is sent unchanged.
     """
 
-    def __init__(self, connection: RemoteConnection, path: Path, params: Mapping[str, Any]) -> None:
-        self.connection = connection
-        self._path = connection.load(path)
+    def __init__(self, runtime: RemoteRuntime, path: Path, params: Mapping[str, Any]) -> None:
+        self.runtime = runtime
+        self.connection = runtime.connection
+        self.code = RemoteCode(self.connection, self.connection.load(path))
+        """The file, in which symbols of native code are looked up."""
+        # Barriers inside regions: no launch may be split.
+        self._serial = hasattr(self.code, "__TVMBackendParallelBarrier")
+        self._found: dict[str, Kernel] = {}
+        self._readers: weakref.WeakSet[LaunchCalls] = weakref.WeakSet()
         offsets, size_bytes = {}, 0
         arrays = {name: _as_numpy(value) for name, value in params.items()}
         for name, array in arrays.items():
             offsets[name] = size_bytes
             size_bytes += _aligned(array.nbytes)
-        self._params = RemoteMemory(connection, size_bytes)
+        self._params = RemoteMemory(self.connection, size_bytes)
         self._addresses = {name: self._params.address + begin for name, begin in offsets.items()}
         self._send(arrays)
 
-    def place(self, plan: ExecutionPlan) -> tuple[list[int], RemoteMemory]:
-        """Address of every buffer of a plan, and the memory that holds all but parameters."""
-        parameters = {
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of this name, by address; CostError if there is none."""
+        if name not in self._found:
+            address, function = self.connection.find(self.code.path, name), 0
+            if not address:
+                address = self.runtime.call_packed
+                function = int(self.connection.call("packed", self.code.path, name))
+            self._found[name] = Kernel(address, function, self._serial)
+        return self._found[name]
+
+    def places(self, plan: ExecutionPlan) -> dict[int, int]:
+        """Address of the buffer of each parameter of a plan."""
+        return {
             plan.tensors[entry.tensor].buffer: self._addresses[entry.name]
             for entry in plan.inputs
             if entry.name in self._addresses
         }
-        offsets, size_bytes = [], plan.arena_bytes
-        for index, buffer in enumerate(plan.buffers):
-            if buffer.arena_offset is not None:
-                offsets.append(buffer.arena_offset)
-                continue
-            offsets.append(size_bytes)
-            if index not in parameters:
-                size_bytes += _aligned(buffer.size_bytes)
-        memory = RemoteMemory(self.connection, size_bytes)
-        addresses = [
-            parameters.get(index, memory.address + offset) for index, offset in enumerate(offsets)
-        ]
-        return addresses, memory
 
-    def scatter(self, plan: ExecutionPlan, addresses: Sequence[int]) -> None:
-        """Fill every float tensor that is no parameter with multiples of 1/64 in [-1, 1]."""
-        bound = {
-            plan.tensors[entry.tensor].buffer
-            for entry in plan.inputs
-            if entry.name in self._addresses
-        }
-        fills = [
-            _Fill(addresses[tensor.buffer] + tensor.byte_offset, tensor.size_bytes, tensor.dtype)
-            for tensor in plan.tensors
-            if tensor.buffer not in bound and tensor.dtype in FLOATS
-        ]
-        self._fill(fills)
+    def read_by(self, calls: LaunchCalls) -> None:
+        """Take note of calls of operator libraries that keep what they made of parameters."""
+        self._readers.add(calls)
 
-    def load(self, plan: ExecutionPlan, addresses: Sequence[int], kept: object) -> RemotePlan:
-        """A plan with its calls, whose buffers lie at addresses; ``kept`` lives as long as it."""
-        image = bytearray(image_bytes(plan))
-        handle = int(self.connection.call("plan", self._path, image, pack_rows(addresses)))
-        return RemotePlan(self.connection, handle, len(plan.launches), (kept, self))
+    def written(self, name: str) -> None:
+        """Have all calls read a parameter anew."""
+        for calls in self._readers if name in self._addresses else ():
+            calls.constants_changed()
 
     def _send(self, arrays: Mapping[str, np.ndarray]) -> None:
         fills = []
@@ -125,10 +102,48 @@ class RemoteKernels:
             fills.append(
                 _Fill(self._addresses[name], array.nbytes, str(array.dtype), centre, width)
             )
-        self._fill(fills)
+        _fill(self.connection, fills)
 
-    def _fill(self, fills: Sequence[_Fill]) -> None:
-        self.connection.call("fill", bytearray(b"".join(fill.packed() for fill in fills)))
+
+def load_there(
+    runtime: RemoteRuntime,
+    plan: ExecutionPlan,
+    kernels: RemoteKernels | None = None,
+    calls: LaunchCalls | None = None,
+    *,
+    scattered: bool = False,
+) -> tuple[LoadedPlan, object]:
+    """A plan over memory of a device, and what must live as long.
+
+    ``kernels`` have parameters and kernels; ``calls`` are made in place of some. All else is zero,
+    but where ``scattered``: floats are then multiples of 1/64 in [-1, 1].
+    """
+    own = {} if kernels is None else kernels.places(plan)
+    loaded = LoadedPlan(runtime, plan, own)
+    memory = RemoteMemory(runtime.connection, loaded.place_all(own, 0))
+    loaded.place_all(own, memory.address)
+    if kernels is not None:
+        loaded.bind(kernels_of(plan, kernels, calls, runtime.lane))
+        if calls is not None:
+            kernels.read_by(calls)
+    if scattered:
+        addresses = addresses_of(loaded, plan, runtime.connection)
+        fills = [
+            _Fill(address, tensor.size_bytes, tensor.dtype)
+            for tensor, address in zip(plan.tensors, addresses, strict=True)
+            if tensor.buffer not in own and tensor.dtype in FLOATS
+        ]
+        _fill(runtime.connection, fills)
+    return loaded, (memory, kernels)
+
+
+def addresses_of(
+    loaded: LoadedPlan, plan: ExecutionPlan, connection: RemoteConnection
+) -> list[int]:
+    """Address of each tensor of a plan on a device."""
+    table = DLTensor * len(plan.tensors)
+    rows = connection.read(loaded.tensor(0), ctypes.sizeof(table))
+    return [int(tensor.data or 0) for tensor in table.from_buffer_copy(rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,10 @@ class _Fill:
         bits = 32 if self.dtype == "float32" else 64
         count = self.size_bytes * 8 // bits
         return struct.pack("<qqqdd", self.address, count, bits, self.centre, self.half_width)
+
+
+def _fill(connection: RemoteConnection, fills: Sequence[_Fill]) -> None:
+    connection.call("fill", bytearray(b"".join(fill.packed() for fill in fills)))
 
 
 def _as_numpy(value: Any) -> np.ndarray:

@@ -28,7 +28,7 @@ def processor(onednn, monkeypatch) -> Iterator[OnednnProcessor]:
         return undo.enter_context(closing(LanePool(shared_runtime(), 1)))
 
     monkeypatch.setattr(OnednnProcessor, "_pool", one_lane)
-    with closing(OnednnProcessor(library=onednn, lanes=4)) as made:
+    with closing(OnednnProcessor(lanes=4)) as made:
         yield made
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
 from tvm_ios.support.c_compiler import compile_shared
@@ -19,8 +20,9 @@ def test_a_library_that_lacks_a_function_or_is_missing_says_what_to_install(monk
         "const V* dnnl_version(void) { return &version; }\n"
     )
     monkeypatch.setenv(ONEDNN_VARIABLE, str(compile_shared(source)))
+    monkeypatch.setattr(device, "load_onednn", load_onednn.__wrapped__)
     with pytest.raises(HostError, match=r"oneDNN 3\.9\.0 \(sequential\), but it has no dnnl_.*pip"):
-        OnednnProcessor(library=load_onednn.__wrapped__())
+        OnednnProcessor()
     monkeypatch.setenv(ONEDNN_VARIABLE, str(tmp_path / "nowhere.so"))
     with pytest.raises(
         HostError,

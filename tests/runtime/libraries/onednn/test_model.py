@@ -37,6 +37,7 @@ from tvm_ios.runtime.libraries.known import onednn_library, read_call
 from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
+from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.c_compiler import compile_shared
@@ -203,7 +204,7 @@ def test_code_of_another_interface_is_left_alone(built, tmp_path):
     source.write_text("int tvm_ios_onednn_run(void) { return -1; }")
     old = ctypes.CDLL(str(compile_shared(source)))
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
-    processor = OnednnProcessor(lanes=1, kernels=SimpleNamespace(code=old))
+    processor = OnednnProcessor(ThisProcessor(SimpleNamespace(code=old)), lanes=1)
     call = next(launch.call.descriptor for launch in model.plan.launches if launch.call)
     (complete,) = processor.complete([call]).values()
     lane = processor.on_lane(LibraryLane(take_workspace=0, give_workspace=0))
@@ -215,7 +216,7 @@ def test_code_of_another_interface_is_left_alone(built, tmp_path):
 def test_a_call_is_cut_wherever_it_can_be(built, monkeypatch):
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
     calls = [launch.call.descriptor for launch in model.plan.launches if launch.call]
-    monkeypatch.setattr(device, "fastest_counts", lambda _pool, _call, ways: next(iter(ways)))
+    monkeypatch.setattr(device, "fastest_counts", lambda *given: next(iter(given[-1])))
     processor = OnednnProcessor(lanes=2)
     found = processor.complete(calls).values()
     processor.close()
@@ -235,7 +236,7 @@ def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
         kernels = MeasuredKernels(runner, database=database)
         by_price = measure_operators(kernels).choice()
         prices = StagePrices(kernels, by_price)
-        title = f"oneDNN {load_onednn().version.text} ({load_onednn().isa})"
+        title = load_onednn().facts.as_text()
         assert f"of the {CALLS} operators that {title} can compute" in " ".join(prices.notes)
         chosen = prices.annotate(greedy_schedule(prices.graph))
         there = ways_in_network(runner, by_price.prices)

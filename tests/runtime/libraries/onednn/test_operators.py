@@ -192,8 +192,8 @@ def test_steps_of_wide_transposed_convolutions_are_right(onednn, step):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["3x3x3", "3x3x3, residual"])
 def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(onednn, name):
-    if not onednn.isa.startswith("avx"):
-        pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
+    if not onednn.facts.isa.startswith("avx"):
+        pytest.skip(f"what oneDNN has for {onednn.facts.isa} is not known here")
     (call,) = n.computed(OPERATORS[name], lanes=2).calls
     with prepared(call) as (made,):
         assert not any("gemm" in code for code in made.codes)
@@ -203,8 +203,8 @@ def test_code_that_reads_in_blocks_is_preferred_to_a_product_of_copied_windows(o
 @pytest.mark.slow(2)
 @pytest.mark.parametrize(("rows", "moved"), [(16, 1), (32, 0)])
 def test_columns_of_many_rows_are_written_where_they_belong(onednn, rows, moved):
-    if not onednn.isa.startswith("avx512"):
-        pytest.skip(f"what oneDNN has for {onednn.isa} is not known here")
+    if not onednn.facts.isa.startswith("avx512"):
+        pytest.skip(f"what oneDNN has for {onednn.facts.isa} is not known here")
     (call,) = n.computed(partial(n.dense, rows=rows, columns=64), lanes=1).calls
     with prepared(call, (1, 2, 1)) as (_, *parts):
         assert [part.count - part.once for part in parts] == [1 + moved] * 2

@@ -119,7 +119,7 @@ typedef struct {
   Pool* (*pool_create)(const PoolOptions* options);
   void (*pool_free)(Pool* pool);
   Plan* (*plan_load)(const void* bytes, size_t size, int32_t device_type, int32_t device_id);
-  void (*plan_place)(Plan* plan, int32_t buffer, void* address);
+  size_t (*plan_place_all)(Plan* plan, void* arena, void* const* own);
   void (*plan_bind)(Plan* plan, int32_t number, TVMKernel kernel, void* resource, int32_t serial);
   Program* (*plan_program)(const Plan* plan, int32_t num_homes, int32_t poison, TraceRow* trace);
   void (*plan_free)(Plan* plan);
@@ -135,7 +135,7 @@ typedef struct {
 } Executor;
 
 /* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
-#define EXECUTOR_VERSION 3
+#define EXECUTOR_VERSION 4
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -101,6 +101,12 @@ typedef struct {
   int32_t serial; /* its parallel regions stay on one lane */
 } Launch;
 
+typedef struct { /* a kernel of a launch, or a call in place of it */
+  TVMKernel kernel;
+  void* resource;
+  int64_t serial;
+} BoundKernel;
+
 /* A loaded plan. Kernels and the places of buffers are set by its owner, the
  * places also between runs. */
 typedef struct {

@@ -263,12 +263,30 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
   return plan;
 }
 
+static size_t aligned(int64_t size_bytes) {
+  return ((size_t)size_bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+}
+
 /* Let a buffer begin at an address. Kernels refuse a tensor whose byte_offset is not 0, so its
  * address has it. */
 void tvm_ios_plan_place(Plan* plan, int32_t buffer, void* address) {
   plan->places[buffer] = address;
   for (int32_t i = plan->firsts[buffer]; i >= 0; i = plan->further[i])
     plan->tensors[i].data = plan->places[buffer] + plan->image.tensors[i].byte_offset;
+}
+
+/* Place all buffers: where `own` says, else in the arena, or, if they are none of it, behind it. The
+ * bytes of the arena and of what is behind it. */
+size_t tvm_ios_plan_place_all(Plan* plan, void* arena, void* const* own) {
+  size_t bytes = aligned(plan->image.header->arena_bytes);
+  for (int32_t i = 0; i < plan->image.header->num_buffers; ++i) {
+    const PlanBuffer* buffer = &plan->image.buffers[i];
+    int inside = buffer->kind == BUFFER_ARENA;
+    uintptr_t place = (uintptr_t)arena + (inside ? (size_t)buffer->arena_offset : bytes);
+    if (!inside && !own[i]) bytes += aligned(buffer->size_bytes);
+    tvm_ios_plan_place(plan, i, own[i] ? own[i] : (void*)place);
+  }
+  return bytes;
 }
 
 /* Give a launch its kernel; `serial` keeps its parallel regions on one lane in any case. */
@@ -280,6 +298,12 @@ void tvm_ios_plan_bind(Plan* plan, int32_t number, TVMKernel kernel, void* resou
     plan->launches[i].resource = resource;
     plan->launches[i].serial |= serial;
   }
+}
+
+/* Give each launch its kernel. */
+void tvm_ios_plan_bind_all(Plan* plan, const BoundKernel* kernels) {
+  for (int32_t i = 0; i < plan->image.header->num_launches; ++i)
+    tvm_ios_plan_bind(plan, i, kernels[i].kernel, kernels[i].resource, kernels[i].serial);
 }
 
 /* The first launch as planned; as many again, on one lane each, follow the last. */

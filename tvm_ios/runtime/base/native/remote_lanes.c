@@ -1,8 +1,8 @@
-/* The lane executor for a stock TVM RPC server: uploaded, loaded, and called as packed functions.
+/* The lane executor for a stock TVM RPC server: uploaded, loaded, and called by address.
  *
- * lane_executor.c is in here as it is. Whatever holds a pointer is made on the device: the host
- * sends the images of plans, and programs as rows of int64, and gets addresses back, which it only
- * passes on. Times are the device's own.
+ * lane_executor.c is in here as it is, and the host calls its functions, and those of any other
+ * library that it uploads, as ctypes would. Whatever holds a pointer is made on the device; the host
+ * gets addresses, which it only passes on. Times are the device's own.
  */
 #include "lane_executor.c"
 
@@ -11,11 +11,8 @@
 
 #include "remote_lanes.h"
 
-#define CPU_DEVICE 1
-#define ENOUGH_NS 250000000 /* a timing that takes longer is extrapolated */
 #define CPUINFO_BYTES 8192
-
-enum { MEMORY = 0, A_PROGRAM = 1, A_PLAN = 2 }; /* what the host frees */
+#define MOST_ARGUMENTS 8
 
 /* A kernel that hangs, or a host that is gone, ends this process, and the server goes on. The limit
  * of a call is processor time of its thread, which computes or spins all the while: a server that
@@ -78,13 +75,13 @@ static int32_t usable_cores(void) {
   return quota < period ? 1 : (int32_t)(quota / period);
 }
 
-/* (tensor): cores, bytes of a Launch, architecture, and the beginning of /proc/cpuinfo, by line. */
+/* (tensor): cores, architecture, and the beginning of /proc/cpuinfo, by line. */
 ENTRY(describe) {
   char text[CPUINFO_BYTES] = "";
   struct utsname names;
   uname(&names);
-  size_t used = (size_t)snprintf(text, sizeof text, "%d\n%zu\n%s\n", usable_cores(), sizeof(Launch),
-                                 names.machine);
+  size_t used =
+      (size_t)snprintf(text, sizeof text, "%d\n%s\n", usable_cores(), names.machine);
   FILE* file = fopen("/proc/cpuinfo", "r");
   if (file) {
     used += fread(text + used, 1, sizeof text - 1 - used, file);
@@ -152,144 +149,83 @@ ENTRY(fill) {
   return 0;
 }
 
-/* ---- kernels ---- */
-
-/* A symbol of the library, else a packed function of what it imports or of the registry. */
-static int32_t find_kernel(void* library, const char* name, Launch* launch) {
-  launch->kernel = (TVMKernel)dlsym(library, name);
-  if (launch->kernel) return 0;
-  void** context = dlsym(library, "__tvm_module_ctx");
-  if (!context || !__TVMBackendGetFuncFromEnv || !__TVMFuncCall)
-    return fail("there is no kernel named %s", name);
-  tvm_ios_set_func_call(__TVMFuncCall);
-  launch->kernel = tvm_ios_call_packed;
-  return __TVMBackendGetFuncFromEnv(*context, name, &launch->resource);
-}
+/* ---- functions ---- */
 
 static void* open_library(const char* path) {
-  void* library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* TVM has loaded it: the same handle */
+  /* TVM has loaded it: the same handle. Without a path, all that every library of the process sees. */
+  void* library = dlopen(*path ? path : NULL, RTLD_LAZY | RTLD_LOCAL);
   if (!library) return NULL;
-  FTVMParallelLaunch* slot = dlsym(library, "__TVMBackendParallelLaunch");
+  FTVMParallelLaunch* slot = *path ? dlsym(library, "__TVMBackendParallelLaunch") : NULL;
   /* A library whose kernels open no parallel region has no slot. */
   if (slot && *slot != tvm_ios_parallel_launch) tvm_ios_hook(slot, *slot);
   return library;
 }
 
-/* (path, image of a plan, rows of the address of each buffer): the plan, with its kernels. */
-ENTRY(plan) {
-  const ByteArray* image = args[1].v_handle;
-  Rows rows = rows_of(args[2]);
+/* (path, name): the address of a function; 0 where there is none. */
+ENTRY(find) {
   void* library = open_library(args[0].v_handle);
-  if (!library) return fail("the kernel library cannot be opened: %s", dlerror());
-  Plan* plan = tvm_ios_plan_load(image->data, image->size, CPU_DEVICE, 0);
-  if (!plan) return fail("%s", failed_text);
-  /* Barriers inside regions: no launch may be split. */
-  int serial = dlsym(library, "__TVMBackendParallelBarrier") != NULL;
-  int32_t status = 0;
-  for (int32_t i = 0; i < plan->image.header->num_buffers; ++i)
-    tvm_ios_plan_place(plan, i, next_address(&rows));
-  for (int32_t i = 0; i < plan->image.header->num_launches && !status; ++i) {
-    Launch found = {0};
-    status = find_kernel(library, plan->image.texts + plan->image.launches[i].kernel, &found);
-    tvm_ios_plan_bind(plan, i, found.kernel, found.resource, serial);
+  if (!library) return fail("the library cannot be opened: %s", dlerror());
+  return give_int(result, code, (intptr_t)dlsym(library, args[1].v_handle));
+}
+
+typedef int64_t (*Function)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+
+/* (function, rows of its arguments, bytes, tensor or None): what the function returns. A row says
+ * whether the argument is a place among the bytes, which lie in memory during the call; the tensor
+ * receives them afterwards. Integers and pointers go where int64 does on every processor here. */
+ENTRY(invoke) {
+  Rows rows = rows_of(args[1]);
+  const ByteArray* bytes = args[2].v_handle;
+  const DLTensor* into = args[3].v_handle;
+  int64_t given[MOST_ARGUMENTS] = {0};
+  char* lent = malloc(bytes->size + 1);
+  if (!lent) return fail("no memory for %zu bytes", bytes->size);
+  memcpy(lent, bytes->data, bytes->size);
+  for (int i = 0; i < MOST_ARGUMENTS && rows.left; ++i) {
+    int is_place = next_row(&rows) != 0;
+    given[i] = next_row(&rows) + (is_place ? (intptr_t)lent : 0);
   }
-  if (!status) return give_int(result, code, (intptr_t)plan);
-  tvm_ios_plan_free(plan);
-  return status;
+  Function function = (Function)(intptr_t)args[0].v_int64;
+  int64_t value = function(given[0], given[1], given[2], given[3], given[4], given[5], given[6],
+                           given[7]);
+  if (into) memcpy((char*)into->data + into->byte_offset, lent, (size_t)into->shape[0]);
+  free(lent);
+  return give_int(result, code, value);
 }
 
-/* (plan): the address of its launches: as planned, and as many again that stay on one lane. */
-ENTRY(launches) {
-  return give_int(result, code, (intptr_t)tvm_ios_plan_launches((Plan*)(intptr_t)args[0].v_int64));
+/* (rows of function, address): calls each with its address, to free what lies there. */
+ENTRY(free) {
+  Rows rows = rows_of(args[0]);
+  while (rows.left) {
+    void (*function)(void*) = (void (*)(void*))next_address(&rows);
+    function(next_address(&rows));
+  }
+  return 0;
 }
 
-/* ---- lanes ---- */
+/* (address, tensor): the text there */
+ENTRY(text) {
+  give_text(args[1], (const char*)(intptr_t)args[0].v_int64);
+  return 0;
+}
+
+/* ---- kernels and lanes ---- */
+
+/* (path, name): a packed function of what the library imports, or of the registry. */
+ENTRY(packed) {
+  void *library = open_library(args[0].v_handle), *function = NULL;
+  void** context = library ? dlsym(library, "__tvm_module_ctx") : NULL;
+  if (!context || !__TVMBackendGetFuncFromEnv || !__TVMFuncCall)
+    return fail("there is no kernel named %s", (const char*)args[1].v_handle);
+  tvm_ios_set_func_call(__TVMFuncCall);
+  int32_t status = __TVMBackendGetFuncFromEnv(*context, args[1].v_handle, &function);
+  return status ? status : give_int(result, code, (intptr_t)function);
+}
 
 /* (lanes, tasks of a region for each lane, nanoseconds a lane spins): a pool */
 ENTRY(pool) {
   PoolOptions options = {(int32_t)args[0].v_int64, (int32_t)args[1].v_int64, args[2].v_int64, 0,
                          NULL, cpus, num_cpus};
   options.get_last_error = (const char* (*)(void))dlsym(RTLD_DEFAULT, "TVMGetLastError");
-  Pool* pool = tvm_ios_pool_create(&options);
-  if (!pool) return fail("no memory for a pool of %d lanes", options.lanes);
-  return give_int(result, code, (intptr_t)pool);
-}
-
-/* (pool) */
-ENTRY(close_pool) {
-  tvm_ios_pool_free((Pool*)(intptr_t)args[0].v_int64);
-  return 0;
-}
-
-/* (rows): a program. First the numbers of groups, launches, edges and homes; then the addresses of
- * the launches, and the arrays that tvm_ios_program_create takes. */
-ENTRY(program) {
-  Rows rows = rows_of(args[0]);
-  int64_t groups = next_row(&rows), count = next_row(&rows), edges = next_row(&rows);
-  int32_t num_homes = (int32_t)next_row(&rows);
-  Launch** launches = malloc(((size_t)count + 1) * sizeof *launches);
-  int32_t* numbers = malloc(sizeof(int32_t) * (size_t)(3 * groups + 3 + edges));
-  Program* program = NULL;
-  if (launches && numbers) {
-    for (int64_t i = 0; i < count; ++i) launches[i] = next_address(&rows);
-    int32_t* successor_rows = numbers + groups + 1;
-    int32_t* homes = successor_rows + groups + 1;
-    next_int32s(&rows, numbers, 2 * (groups + 1) + groups + edges);
-    program = tvm_ios_program_create((int32_t)groups, launches, numbers, successor_rows,
-                                     homes + groups, homes, num_homes, NULL);
-  }
-  free(launches);
-  free(numbers);
-  if (!program) return fail("no memory for a program of %lld groups", (long long)groups);
-  return give_int(result, code, (intptr_t)program);
-}
-
-/* (plan, lanes): a program of all its groups */
-ENTRY(plan_program) {
-  const Plan* plan = (const Plan*)(intptr_t)args[0].v_int64;
-  Program* program = tvm_ios_plan_program(plan, (int32_t)args[1].v_int64, 0, NULL);
-  if (!program) return fail("no memory for a program of a plan");
-  return give_int(result, code, (intptr_t)program);
-}
-
-/* (rows of kind, address): frees what allocate, plan and the programs' functions gave. */
-ENTRY(free) {
-  Rows rows = rows_of(args[0]);
-  while (rows.left) {
-    int64_t kind = next_row(&rows);
-    void* address = next_address(&rows);
-    if (kind == A_PROGRAM)
-      tvm_ios_program_free(address);
-    else if (kind == A_PLAN)
-      tvm_ios_plan_free(address);
-    else
-      free(address);
-  }
-  return 0;
-}
-
-/* (pool, program, number): nanoseconds of as many runs; -1 - p where the launch at p failed. */
-ENTRY(time) {
-  int64_t elapsed_ns = 0, done = 0, number = args[2].v_int64;
-  int status = tvm_ios_run((Pool*)(intptr_t)args[0].v_int64, (Program*)(intptr_t)args[1].v_int64,
-                           number, ENOUGH_NS, 1, &elapsed_ns, &done);
-  if (status == RUN_FAILED) return give_int(result, code, -1 - (int64_t)failed_position);
-  if (status) return fail("the lanes cannot be started: raise the limit of threads (ulimit -u)");
-  double scale = done > 0 ? (double)number / (double)done : 1;
-  return give_int(result, code, done < number ? (int64_t)((double)elapsed_ns * scale) : elapsed_ns);
-}
-
-/* (tensor): why the last timing failed */
-ENTRY(failure) {
-  give_text(args[0], failed_text);
-  return 0;
-}
-
-/* (pool, rounds): nanoseconds of one hand-off */
-ENTRY(ping_pong) {
-  if (tvm_ios_ping_pong((Pool*)(intptr_t)args[0].v_int64, (int32_t)args[1].v_int64,
-                        &result->v_float64))
-    return fail("the lanes cannot be started: raise the limit of threads (ulimit -u)");
-  *code = TYPE_FLOAT;
-  return 0;
+  return give_int(result, code, (intptr_t)tvm_ios_pool_create(&options));
 }

@@ -58,10 +58,6 @@ static double next_double(Rows* rows) {
   return value;
 }
 
-static void next_int32s(Rows* rows, int32_t* into, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) into[i] = (int32_t)next_row(rows);
-}
-
 static int32_t give_int(TVMValue* result, int32_t* code, int64_t value) {
   result->v_int64 = value;
   *code = TYPE_INT;

@@ -293,37 +293,27 @@ static int read_parameters(tvm_ios_model* model) {
 
 /* ---- memory ---- */
 
-static size_t aligned(int64_t size_bytes) {
-  return ((size_t)size_bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
-}
-
 static char* data_of(const DLTensor* array) { return (char*)array->data + array->byte_offset; }
 
 /* Give each buffer its memory: parameters lie in TVM's arrays, all else in one block. */
 static int place_buffers(tvm_ios_model* model) {
-  const Plan* plan = model->plan;
+  Plan* plan = model->plan;
   const PlanImage* image = &plan->image;
-  size_t begin = aligned(image->header->arena_bytes), bytes = begin;
-  for (int32_t i = 0; i < image->header->num_inputs; ++i) {
+  void** own = calloc((size_t)image->header->num_buffers + 1, sizeof *own);
+  for (int32_t i = 0; own && i < image->header->num_inputs; ++i) {
     DLTensor* array = model->parameters[i];
     /* Kernels assume alignment: a parameter that lies elsewhere is copied, below. */
     if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
-      model->executor->plan_place(model->plan, image->tensors[image->inputs[i].tensor].buffer,
-                                 data_of(array));
+      own[image->tensors[image->inputs[i].tensor].buffer] = data_of(array);
   }
-  for (int32_t i = 0; i < image->header->num_buffers; ++i)
-    if (image->buffers[i].kind != BUFFER_ARENA && !plan->places[i])
-      bytes += aligned(image->buffers[i].size_bytes);
-  if (posix_memalign(&model->arena, ALIGNMENT_BYTES, bytes + ALIGNMENT_BYTES))
+  size_t bytes = own ? model->executor->plan_place_all(plan, NULL, own) + ALIGNMENT_BYTES : 0;
+  if (!own || posix_memalign(&model->arena, ALIGNMENT_BYTES, bytes)) {
+    free(own);
     return fail("no memory for %zu bytes of tensors", bytes);
-  memset(model->arena, 0, bytes);
-  for (int32_t i = 0; i < image->header->num_buffers; ++i) {
-    const PlanBuffer* buffer = &image->buffers[i];
-    size_t offset = buffer->kind == BUFFER_ARENA ? (size_t)buffer->arena_offset : begin;
-    if (plan->places[i]) continue;
-    model->executor->plan_place(model->plan, i, (char*)model->arena + offset);
-    if (buffer->kind != BUFFER_ARENA) begin += aligned(buffer->size_bytes);
   }
+  memset(model->arena, 0, bytes);
+  model->executor->plan_place_all(plan, model->arena, own);
+  free(own);
   for (int32_t i = 0; i < image->header->num_inputs; ++i) {
     const PlanTensor* tensor = &image->tensors[image->inputs[i].tensor];
     DLTensor* array = model->parameters[i];

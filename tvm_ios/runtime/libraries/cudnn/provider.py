@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.plan.library_call import LibraryName
@@ -67,11 +67,12 @@ class CudnnLibrary:
     def program(self, calls: Sequence[CudnnCall]) -> None:
         """Return None: exported GPU models need Python."""
 
-    def require(self) -> None:
+    def require(self, _device: Any = None) -> CudnnLibrary:
         """Load libcudnn, or say what to install."""
         from tvm_ios.runtime.libraries.cudnn.library import load_cudnn  # noqa: PLC0415
 
         load_cudnn()
+        return self
 
     def open(self, device: CudaDevice, store: FactStore | None) -> CudnnDevice:
         """Handles and algorithms of a GPU."""

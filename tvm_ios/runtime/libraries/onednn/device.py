@@ -1,4 +1,4 @@
-"""oneDNN on this processor: prepared calls, and the parts that lanes compute."""
+"""oneDNN on a processor: prepared calls, and the parts that lanes compute."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from dataclasses import replace
 from functools import cache, partial
 
 from tvm_ios.errors import ExecutionError, HostError
-from tvm_ios.host import default_lanes, processor_name
-from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.base.native_runtime import shared_runtime
-from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.facts import find_facts
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.call_data import counts_of
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, candidates
-from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError, load_onednn
+from tvm_ios.runtime.libraries.onednn.library import OnednnRefusalError, load_onednn
 from tvm_ios.runtime.libraries.onednn.native_calls import (
     CALLS_SOURCE,
     NativeOnednn,
     OnednnPreparedCall,
 )
 from tvm_ios.runtime.libraries.onednn.search import fastest_counts
+from tvm_ios.runtime.libraries.processor import Processor, ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore, LibraryLane
 
 __all__ = ["OnednnLane", "OnednnProcessor"]
@@ -36,27 +33,28 @@ NOT_COMPUTED = "none"
 
 
 class OnednnProcessor:
-    """oneDNN on this processor: prepares calls, and finds each one's fastest number of parts.
+    """oneDNN on a processor: prepares calls, and finds each one's fastest number of parts.
 
     An :class:`~tvm_ios.runtime.libraries.protocol.OpenLibrary`, whose docstrings hold here, too.
-    Cuts are tried on all usable cores unless ``lanes`` says how many. Without a store, and with one
-    that cannot be used, they are found anew for each object of this class. ``kernels`` is a file
-    that may bring the C code along.
+    The processor is this one where omitted. Cuts are tried on all of its usable cores unless
+    ``lanes`` says how many. Without a store, and with one that cannot be used, they are found anew
+    for each object of this class.
     """
 
     def __init__(
         self,
+        processor: Processor | None = None,
         *,
-        library: Onednn | None = None,
-        kernels: KernelLibrary | None = None,
         store: FactStore | None = None,
         lanes: int | None = None,
     ) -> None:
-        self.library = library or load_onednn()
-        self._kernels = kernels  # its code stays loaded as long as this uses it
-        self._native = NativeOnednn(self.library, None if kernels is None else kernels.code)
+        # Its code stays loaded as long as this uses it.
+        self._processor: Processor = ThisProcessor() if processor is None else processor
+        self._opened: NativeOnednn | None = None
+        self.facts = self._native.facts
+        """Version and instruction sets of the oneDNN there."""
         self._store = store
-        self._lanes = default_lanes() if lanes is None else lanes
+        self._lanes = self._processor.cores if lanes is None else lanes
         self._cuts: dict[str, OnednnCut | None] = {}
 
     def complete(self, calls: Iterable[OnednnCall]) -> dict[OnednnCall, OnednnCall | None]:
@@ -89,7 +87,7 @@ class OnednnProcessor:
 
     def as_text(self) -> str:
         """Name and version of oneDNN, and the instruction sets it uses."""
-        return f"oneDNN {self.library.version.text} ({self.library.isa})"
+        return self.facts.as_text()
 
     def prepare(
         self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane, undo: ExitStack
@@ -100,9 +98,17 @@ class OnednnProcessor:
         return prepared
 
     def close(self) -> None:
-        """Destroy the engine; may be called twice."""
-        self._cuts.clear()
-        self._native.close()
+        """Destroy the engine, until there is a call to prepare; may be called twice."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    @property
+    def _native(self) -> NativeOnednn:
+        if self._opened is None:
+            here = isinstance(self._processor, ThisProcessor)
+            self._opened = NativeOnednn(self._processor, load_onednn() if here else None)
+        return self._opened
 
     def _completed(self, call: OnednnCall) -> OnednnCall | None:
         if self._fits(call.cut):
@@ -117,7 +123,7 @@ class OnednnProcessor:
     def _pool(self, undo: ExitStack) -> LanePool | None:
         """Lanes to try cuts on; None where there is no C compiler for them."""
         try:
-            pool = LanePool(shared_runtime(), self._lanes)
+            pool = self._processor.pool(self._lanes)
         except HostError:
             return None
         undo.callback(pool.close)
@@ -142,11 +148,7 @@ class OnednnProcessor:
     def _search(self, call: OnednnCall, pool: LanePool) -> str:
         """Fastest cut as text, or :data:`NOT_COMPUTED` where oneDNN has no fast code."""
         where = f"the search of a cut for {call.as_text()}"
-        lane = LibraryLane(
-            take_workspace=TvmFunction.TAKE_WORKSPACE.address,
-            give_workspace=TvmFunction.GIVE_WORKSPACE.address,
-            split_region=shared_runtime().parallel_launch,
-        )
+        lane = self._processor.lane
         ways: dict[Counts, OnednnPreparedCall] = {}
         with ExitStack() as undo:
             for counts in candidates(call, self._lanes):
@@ -160,7 +162,7 @@ class OnednnProcessor:
             if len(ways) > 1:
                 ways.pop((1, 1, 1), None)
             try:
-                return _text_of(fastest_counts(pool, call, ways))
+                return _text_of(fastest_counts(self._processor, pool, call, ways))
             except LaunchFailedError as error:
                 reasons = filter(None, (prepared.failure(where) for prepared in ways.values()))
                 other = ExecutionError(f"{where} failed: {error.text.strip()}")
@@ -180,11 +182,11 @@ class OnednnProcessor:
 
     @property
     def _version(self) -> str:
-        return self.library.identity
+        return self.facts.identity
 
     @property
     def _device(self) -> str:
-        return f"{processor_name()}, lanes: {self._lanes}"
+        return f"{self._processor.name}, lanes: {self._lanes}"
 
 
 def _text_of(counts: Counts) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, OnednnVersion, find_onednn
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.support.extras import install_command
 
-__all__ = ["Onednn", "OnednnRefusalError", "load_onednn"]
+__all__ = ["Onednn", "OnednnFacts", "OnednnRefusalError", "load_onednn"]
 
 _CHOICE = 9
 """Version of the rules of ``onednn_prepare.h`` that choose among oneDNN's codes for a call; counted
@@ -18,6 +19,25 @@ up with each change, since older measurements are of other code."""
 
 class OnednnRefusalError(ExecutionError):
     """A request that oneDNN has no implementation for."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnednnFacts:
+    """Version and instruction sets of a libdnnl, here or on another machine."""
+
+    version: str
+    """Version such as ``3.2.0``."""
+    isa: str
+    """Instruction sets in use, by oneDNN's name, such as ``avx512_core``."""
+
+    @property
+    def identity(self) -> str:
+        """Version, instruction sets and rules of choice, which decide the time of a call."""
+        return f"{self.version}-{self.isa}-{_CHOICE}"
+
+    def as_text(self) -> str:
+        """Name and version of oneDNN, and the instruction sets it uses."""
+        return f"oneDNN {self.version} ({self.isa})"
 
 
 class Onednn:
@@ -29,17 +49,13 @@ class Onednn:
         self.version = version
 
     @property
-    def isa(self) -> str:
-        """Instruction sets in use, by oneDNN's name, such as ``avx512_core``."""
+    def facts(self) -> OnednnFacts:
+        """Version and instruction sets."""
         text = self.library["dnnl_cpu_isa2str"]
         text.restype = ctypes.c_char_p
         name: bytes = text(self.library["dnnl_get_effective_cpu_isa"]()) or b"unknown"
-        return name.decode(errors="replace").removeprefix("cpu_isa_")
-
-    @property
-    def identity(self) -> str:
-        """Version, instruction sets and rules of choice, which decide the time of a call."""
-        return f"{self.version.text}-{self.isa}-{_CHOICE}"
+        isa = name.decode(errors="replace").removeprefix("cpu_isa_")
+        return OnednnFacts(self.version.text, isa)
 
     def unfit(self, reason: str) -> str:
         """Message on a library that does not fit, and what to do."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_size_t, c_void_p
 from pathlib import Path
+from typing import Any
 
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.call_data import call_data
 from tvm_ios.runtime.libraries.onednn.cuts import Counts
-from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnRefusalError
+from tvm_ios.runtime.libraries.onednn.library import Onednn, OnednnFacts, OnednnRefusalError
+from tvm_ios.runtime.libraries.processor import Processor
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.support.c_compiler import NativeSource
+from tvm_ios.support.extras import install_command
 
 __all__ = ["CALLS_SOURCE", "RUN_CALL", "NativeOnednn", "OnednnPreparedCall"]
 
@@ -27,23 +30,32 @@ _TEXT_BYTES = 512
 class NativeOnednn:
     """Functions and an engine of oneDNN, as C has them to make calls ready.
 
-    ``code`` is a loaded file that may bring the C code along; else it is compiled.
+    Without ``library``, the processor's own is looked for there.
 
     Raises
     ------
     HostError
-        If this oneDNN does not fit, or there is no C compiler.
+        If this oneDNN does not fit, there is none, or no C compiler.
     """
 
-    def __init__(self, library: Onednn, code: ctypes.CDLL | None = None) -> None:
-        brings = code is not None and hasattr(code, RUN_CALL)
-        self.code = code if code is not None and brings else CALLS_SOURCE.library
+    def __init__(self, processor: Processor, library: Onednn | None) -> None:
+        self.code = processor.code(CALLS_SOURCE, RUN_CALL)
+        for name in ("close", "drop", "forget_constants"):
+            getattr(self.code, f"tvm_ios_onednn_{name}").restype = None
         text = ctypes.create_string_buffer(_TEXT_BYTES)
-        self.code.tvm_ios_onednn_open.restype = c_void_p
-        handle = c_void_p(library.library._handle)  # noqa: SLF001
-        self._opened = c_void_p(self.code.tvm_ios_onednn_open(handle, text, c_size_t(_TEXT_BYTES)))
+        room = (text, c_size_t(_TEXT_BYTES))
+        if library is None:
+            self.code.tvm_ios_onednn_find.restype = c_void_p
+            self._opened = c_void_p(self.code.tvm_ios_onednn_find(*room))
+        else:
+            self.code.tvm_ios_onednn_open.restype = c_void_p
+            handle = c_void_p(library.library._handle)  # noqa: SLF001
+            self._opened = c_void_p(self.code.tvm_ios_onednn_open(handle, *room))
         if not self._opened:
-            raise HostError(library.unfit(text.value.decode(errors="replace")))
+            said = text.value.decode(errors="replace")
+            raise HostError(_missing(processor, said) if library is None else library.unfit(said))
+        self.facts = self._tell(*room) if library is None else library.facts
+        """Version and instruction sets."""
 
     def prepare(
         self, call: OnednnCall, counts: Counts, where: str, lane: LibraryLane
@@ -60,6 +72,11 @@ class NativeOnednn:
             raise kind(_message(where, text.value))
         return OnednnPreparedCall(self.code, made)
 
+    def _tell(self, text: ctypes.Array[ctypes.c_char], size: c_size_t) -> OnednnFacts:
+        self.code.tvm_ios_onednn_tell(self._opened, text, size)
+        version, _, isa = text.value.decode(errors="replace").partition(" ")
+        return OnednnFacts(version, isa.removeprefix("cpu_isa_"))
+
     def close(self) -> None:
         """Destroy the engine, once all calls are closed; may be called twice."""
         self.code.tvm_ios_onednn_close(self._opened)
@@ -69,7 +86,7 @@ class NativeOnednn:
 class OnednnPreparedCall:
     """A call ready to be made from C, whole and in parts, until it is closed."""
 
-    def __init__(self, code: ctypes.CDLL, made: c_void_p) -> None:
+    def __init__(self, code: Any, made: c_void_p) -> None:
         self.function = address_of(code, RUN_CALL)
         self._code = code
         self._made = made
@@ -92,6 +109,14 @@ class OnednnPreparedCall:
     def close(self) -> None:
         """Destroy all that was made for the call; it must not be used any more."""
         self._code.tvm_ios_onednn_drop(self._made)
+
+
+def _missing(processor: Processor, said: str) -> str:
+    return (
+        f"oneDNN 3 is to compute{processor.place}, and {said}; install it there "
+        f"({install_command('onednn')}), name its file to the server that you start, or leave out "
+        "onednn=True"
+    )
 
 
 def _message(where: str, said: bytes) -> str:

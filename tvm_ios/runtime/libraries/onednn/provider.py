@@ -6,7 +6,7 @@ Opening it on a processor loads libdnnl; lowering and reading plans does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ from tvm_ios.support.stored_value import StoredValue
 
 if TYPE_CHECKING:
     from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+    from tvm_ios.runtime.libraries.onednn.library import OnednnFacts
 
 __all__ = ["OnednnLibrary"]
 
@@ -31,6 +32,8 @@ class OnednnLibrary:
     Its methods are those of the protocol.
     """
 
+    facts: OnednnFacts | None = None
+    """Version on the device of an RPC tracker that is measured; None for that of this process."""
     name: ClassVar[LibraryName] = LibraryName("onednn", "oneDNN")
     target_kind: ClassVar[str] = "llvm"
     options_text: ClassVar[str] = ""
@@ -43,7 +46,8 @@ class OnednnLibrary:
         from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
         from tvm_ios.runtime.libraries.onednn.native_calls import CALLS_SOURCE  # noqa: PLC0415
 
-        return f"{self.name.key}-{load_onednn().identity}-{CALLS_SOURCE.digest}"
+        facts = self.facts or load_onednn().facts
+        return f"{self.name.key}-{facts.identity}-{CALLS_SOURCE.digest}"
 
     def match(self, function: FusedFunction) -> OnednnCall | None:
         """The call that computes a fused function; None where there is none."""
@@ -68,14 +72,16 @@ class OnednnLibrary:
         data = [call_data(call, counts_of(call)) for call in calls]
         return CallProgram(calls=tuple(data), function=RUN_CALL)
 
-    def require(self) -> None:
+    def require(self, device: Any = None) -> OnednnLibrary:
         """Load libdnnl, or say what to install."""
         from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor  # noqa: PLC0415
 
-        OnednnProcessor().close()
+        opened = OnednnProcessor(device)
+        opened.close()
+        return self if device is None else replace(self, facts=opened.facts)
 
     def open(self, device: Any, store: FactStore | None) -> OnednnProcessor:
         """Cuts and prepared calls on this processor."""
         from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor  # noqa: PLC0415
 
-        return OnednnProcessor(kernels=device.kernels, store=store)
+        return OnednnProcessor(device, store=store)

@@ -111,23 +111,32 @@ static OnednnCall** calls;
 static int64_t num_calls;
 
 /* TVM_IOS_ONEDNN names the file, as in Python; else the loader finds it. */
-static int open_named(char* text, size_t size) {
+Onednn* tvm_ios_onednn_find(char* text, size_t size) {
   const char* named = getenv("TVM_IOS_ONEDNN");
   if (!named || !*named) named = "libdnnl.so.3";
   char reason[256] = "no memory";
   void* library = dlopen(named, RTLD_LAZY | RTLD_LOCAL);
+  Onednn* found = library ? tvm_ios_onednn_open(library, reason, sizeof reason) : NULL;
   if (!library)
-    return say(text, size, "oneDNN 3 computes operators of it, and there is none: let "
-               "LD_LIBRARY_PATH name the folder of libdnnl.so.3, or TVM_IOS_ONEDNN the file (%s)",
-               dlerror());
-  if ((opened = tvm_ios_onednn_open(library, reason, sizeof reason))) return 0;
-  return say(text, size, "%s cannot be used: %s", named, reason);
+    say(text, size, "there is none: let LD_LIBRARY_PATH name the folder of libdnnl.so.3, or "
+        "TVM_IOS_ONEDNN the file (%s)", dlerror());
+  else if (!found)
+    say(text, size, "%s cannot be used: %s", named, reason);
+  return found;
+}
+
+/* Version, and instruction sets in use by oneDNN's name, a space between. */
+void tvm_ios_onednn_tell(const Onednn* onednn, char* text, size_t size) {
+  const OnednnVersion* found = onednn->version();
+  say(text, size, "%d.%d.%d %s", found->major, found->minor, found->patch,
+      onednn->cpu_isa2str(onednn->get_effective_cpu_isa()));
 }
 
 int tvm_ios_open_calls(const CallHost* host, const int64_t* data, void** resources, char* text,
                        size_t size) {
-  char reason[256];
-  if (open_named(text, size)) return -1;
+  char reason[512];
+  if (!(opened = tvm_ios_onednn_find(reason, sizeof reason)))
+    return say(text, size, "oneDNN 3 computes operators of it, and %s", reason);
   const int64_t* next = data;
   int64_t count = *next++;
   if (!(calls = calloc(count + 1, sizeof *calls)))

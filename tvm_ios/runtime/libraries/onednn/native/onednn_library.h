@@ -34,6 +34,8 @@ enum { CPU_ENGINE = 1 };
 #define ONEDNN_FUNCTIONS(F)                                                                     \
   F(const OnednnVersion*, version, (void))                                                      \
   F(const char*, status2str, (int status))                                                      \
+  F(const char*, cpu_isa2str, (int isa))                                                        \
+  F(int, get_effective_cpu_isa, (void))                                                         \
   F(int, engine_create, (MAKE, int kind, size_t index))                                         \
   F(int, engine_destroy, (void*))                                                               \
   F(int, stream_create, (MAKE, void* engine, unsigned flags))                                   \
