@@ -105,9 +105,9 @@ def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     # The package onnx, which this needs, is there: the file was read by it.
     from tvm_ios.relay.frontends.onnx.importer import import_onnx  # noqa: PLC0415
 
-    mod, params = import_onnx(file.name, file.model, file.shapes)
+    mod = import_onnx(file.name, file.model)
     # What the file has as an input is one on purpose, and no parameter that somebody forgot.
-    return mod, None if weight_inputs(mod["main"]) else params
+    return mod, None if weight_inputs(mod["main"]) else {}
 
 
 def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:

@@ -39,7 +39,7 @@ class OnnxFile:
     name: str
     """Path of the file, or ``the model``; messages begin with it."""
     model: Any
-    """The ``onnx.ModelProto`` with its weights."""
+    """The ``onnx_ir.Model`` with its weights, in the normal form."""
     shapes: Mapping[str, tuple[int, ...]]
     """Shape of every input that is no parameter."""
 
@@ -70,7 +70,7 @@ class OnnxFile:
         _set_shapes(model, shapes)
         _check(onnx, name, model)
         _check_sizes(onnx, name, model, shapes)
-        return cls(name=name, model=model, shapes=shapes)
+        return cls(name=name, model=_normalised(name, model, shapes), shapes=shapes)
 
 
 def is_onnx_path(path: str | Path) -> bool:
@@ -251,6 +251,17 @@ def _check(onnx: Any, name: str, model: Any) -> None:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{name} is no valid ONNX: {_line(error)}") from error
+
+
+def _normalised(name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    import onnx_ir  # noqa: PLC0415 - the package onnx is there only where models are read
+
+    from tvm_ios.onnx.normal_form import normalised  # noqa: PLC0415
+
+    try:
+        return normalised(onnx_ir.from_proto(model), shapes)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from error
 
 
 def _check_sizes(onnx: Any, name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -1,33 +1,37 @@
-"""TVM's importer of ONNX, node by node, so that an error names the node it came from."""
+"""TVM's converters of ONNX, node by node, over inputs whose shapes are written down.
+
+A node of the normal form (:mod:`tvm_ios.onnx.normal_form`) says the shapes of all that it reads. So
+each is converted by itself, over variables of these shapes, whose types are inferred in no time;
+what comes out is checked against the shapes that onnx gives it, and put in the place of variables.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import tvm
 from tvm import relay
 from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.builder import NORMAL_OPSET
+from tvm_ios.onnx.normal_form import described
+from tvm_ios.onnx.values import array_of, dtype_of, extents, is_static
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.diagnostics import collected_diagnostics
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
-from tvm_ios.relay.frontends.onnx.known_operators import (
-    STANDARD,
-    expanded,
-    require_known,
-    require_read,
-)
+from tvm_ios.relay.frontends.onnx.known_operators import require_known, require_read
+from tvm_ios.relay.frontends.onnx.old_converters import CONVERTERS as OLD
 from tvm_ios.relay.frontends.onnx.read_parts import ReadAttributes, ReadInputs
-from tvm_ios.relay.obstacles import find_obstacles, is_dynamic, require_sizes
 
 __all__ = ["import_onnx"]
 
@@ -35,140 +39,138 @@ _LENDING = Lock()
 """Held where modules, converters and filters of warnings are others, for the whole process."""
 
 
-def import_onnx(
-    name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
     """A module whose constants are the model's weights, and no parameters.
 
-    Parameters
-    ----------
-    name
-        The file; messages begin with it.
-    model
-        An ``onnx.ModelProto`` that onnx's checker accepts; nodes without a name get one from TVM.
-    shapes
-        The shape of every input that is no parameter.
+    ``name`` is the file, with which messages begin. The model is in the normal form.
     """
-    opset = next((each.version for each in model.opset_import if each.domain in STANDARD), 1)
-    model = expanded(model, opset)
-    graph = _NamedGraph(name, opset, shapes)
-    with _LENDING, _onnx_mapping(), _own_converters(), warnings.catch_warnings(), graph:
+    with _LENDING, _onnx_mapping(), _own_converters(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module, params = graph.from_onnx(model.graph, opset)
-        with graph.telling_of("the model"):
-            module = relay.transform.DynamicToStatic()(module)
-            obstacles = find_obstacles(module)
-    if obstacles:
-        raise ModelError(f"{name}: {graph.first_dynamic or obstacles[0].reason}")
-    return module, dict(params)
+        graph = frontend.GraphProto({}, "float32")
+        graph.opset = NORMAL_OPSET
+        with graph, collected_diagnostics() as said:
+            return _Import(name, model.graph, graph, said).module()
 
 
-class _NamedGraph(frontend.GraphProto):  # type: ignore[misc]
-    """TVM's graph under construction; what fails says which node it was."""
+class _Import:
+    """A graph on its way to Relay."""
 
-    def __init__(self, name: str, opset: int, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        super().__init__(dict(shapes), "float32", freeze_params=True, op_type_dict={})
+    def __init__(self, name: str, graph: ir.Graph, scope: Any, said: list[str]) -> None:
         self._name = name
-        self._opset = opset
-        self._node: Any = None
-        self.first_dynamic = ""
-        """Sentence on the first node whose result has a shape that only values tell; or empty."""
+        self._graph = graph
+        self._scope = scope
+        self._said = said
+        self._made: dict[ir.Value, relay.Expr] = {}
+        """Each value that was computed, as an expression over the inputs."""
 
-    def _parse_graph_initializers(self, graph: Any) -> None:
-        for tensor in graph.initializer:
-            with self.telling_of(f"weight {tensor.name!r}"):
-                super()._parse_graph_initializers(SimpleNamespace(initializer=(tensor,)))
+    def module(self) -> tvm.IRModule:
+        """The whole graph as a function of its inputs."""
+        inputs = []
+        for value in self._graph.inputs:
+            with self._telling_of(f"input {value.name!r}"):
+                self._made[value] = _variable(value)
+                inputs.append(self._made[value])
+        for node in self._graph:
+            with self._telling_of(described(node)):
+                self._convert(node)
+        outputs = [self._made[value] for value in self._graph.outputs]
+        body = outputs[0] if len(outputs) == 1 else relay.Tuple(outputs)
+        return tvm.IRModule.from_expr(relay.Function(inputs, body))
 
-    def _parse_graph_input(self, graph: Any) -> None:
-        for value in graph.input:
-            with self.telling_of(f"input {value.name!r}"):
-                super()._parse_graph_input(SimpleNamespace(input=(value,)))
+    def _convert(self, node: ir.Node) -> None:
+        require_known(node)
+        places: dict[relay.Var, relay.Expr] = {}
+        inputs = [None if value is None else self._place(value, places) for value in node.inputs]
+        convert = CONVERTERS.get(node.op_type)
+        converted = self._by_tvm(node, inputs) if convert is None else convert(node, inputs)
+        whole = converted.astuple() if isinstance(converted, relay.TupleWrapper) else converted
+        typed = relay.transform.InferTypeLocal(whole)
+        several = isinstance(typed, tvm.ir.TupleType)
+        types = typed.fields if several else [typed]
+        bound = relay.bind(whole, places)
+        for place, value in enumerate(node.outputs):
+            if value.name:
+                if place >= len(types):
+                    raise ModelError(f"gives no {value.name!r} in TVM's importer")
+                _require_type(value, types[place])
+                self._made[value] = relay.TupleGetItem(bound, place) if several else bound
 
-    def _check_for_unsupported_ops(self, graph: Any) -> None:
-        """Told node by node, with the reason."""
-
-    def _construct_nodes(self, graph: Any) -> None:
-        for node in graph.node:
-            what = _described(node)  # before TVM gives it a name
-            with self.telling_of(what):
-                require_known(node, self._opset, self._nodes)
-                self._node = node
-                super()._construct_nodes(SimpleNamespace(node=(node,)))
-                self._infer(node, what)
-        for output in graph.output:
-            if output.name not in self._nodes:
-                with self.telling_of(f"output {output.name!r}"):
-                    raise ModelError("is one that TVM's importer leaves out")
-
-    def _infer(self, node: Any, what: str) -> None:
-        """Infer the types of what a node computes, which is where most mistakes show."""
-        for output in node.output:
-            if output not in self._nodes:
-                continue
-            type_ = relay.transform.InferTypeLocal(self._nodes[output])
-            require_sizes("makes", type_)
-            if not self.first_dynamic and is_dynamic(type_):
-                self.first_dynamic = (
-                    f"{what} gives a result whose shape only values tell, "
-                    f"{_shape_of(type_)}; models have static shapes here"
-                )
-
-    def inside(self) -> _NamedGraph:
-        """A graph for a subgraph of a node, which sees what was computed so far."""
-        # Whoever reads an input first gives it a place in the source, and so makes it another.
-        self._set_parameter_span(SimpleNamespace(input=tuple(self._inputs)), "inputs")
-        inner = _NamedGraph(self._name, self._opset, self._shape)
-        inner._nodes = dict(self._nodes)
-        return inner
-
-    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-        """Convert a node, and refuse it where a part of it was passed over."""
-        node = self._node
-        given, told = ReadInputs(inputs), ReadAttributes(attrs)
-        value = super()._convert_operator(op_name, given, told, opset)
+    def _by_tvm(self, node: ir.Node, inputs: list[Any]) -> Any:
+        """What TVM's own converter makes of a node; ModelError where it passes over a part."""
+        given, told = ReadInputs(inputs), ReadAttributes(_attributes(node))
+        converted = self._scope._convert_operator(  # noqa: SLF001 - TVM has no public one
+            node.op_type, given, told, NORMAL_OPSET
+        )
         require_read(node, given.unread, told.unread)
-        if all(isinstance(each, relay.Constant) for each in inputs if each is not None):
-            made = value.astuple() if isinstance(value, relay.TupleWrapper) else value
-            require_sizes("makes", relay.transform.InferTypeLocal(made))  # before it is folded
-        return value
+        return converted
+
+    def _place(self, value: ir.Value, places: dict[relay.Var, relay.Expr]) -> relay.Expr:
+        """What a converter gets for an input: a constant, or a variable of its type."""
+        if value.const_value is not None:
+            if value not in self._made:
+                array = array_of(value.const_value)
+                self._made[value] = relay.const(array, str(array.dtype))
+            return self._made[value]
+        if value not in self._made:
+            raise ModelError(f"takes {value.name!r}, which TVM's importer leaves out")
+        variable = _variable(value)
+        places[variable] = self._made[value]
+        return variable
 
     @contextmanager
-    def telling_of(self, what: str) -> Iterator[None]:
+    def _telling_of(self, what: str) -> Iterator[None]:
         """Make errors of TVM into one that names the file and what was read."""
-        with collected_diagnostics() as found:
-            try:
-                yield
-            except ModelError as error:
-                raise ModelError(f"{self._name}: {what} {error}") from error
-            # TVM's converters fail in whatever way they can: KeyError, AssertionError, TVMError …
-            except Exception as error:
-                said = found[0] if found else f"{type(error).__name__}: {reason_of(error)}"
-                raise ModelError(
-                    f"{self._name}: {what} cannot be read by TVM's importer ({said}); save the "
-                    "model without it, or in another opset"
-                ) from error
+        self._said.clear()
+        try:
+            yield
+        except ModelError as error:
+            raise ModelError(f"{self._name}: {what} {error}") from error
+        # TVM's converters fail in whatever way they can: KeyError, AssertionError, TVMError …
+        except Exception as error:
+            said = self._said[0] if self._said else f"{type(error).__name__}: {reason_of(error)}"
+            raise ModelError(
+                f"{self._name}: {what} cannot be read by TVM's importer ({said}); save the "
+                "model without it, or in another opset"
+            ) from error
 
 
-def _described(node: Any) -> str:
-    """The node's name and operator; its first output where it has no name."""
-    domain = f"{node.domain}." if node.domain not in STANDARD else ""
-    if node.name:
-        return f"node {node.name!r} ({domain}{node.op_type})"
-    output = next((each for each in node.output if each), "")
-    return f"the node that makes {output!r} ({domain}{node.op_type})"
+def _variable(value: ir.Value) -> relay.Var:
+    if not is_static(value):
+        raise ModelError(f"has {value.name!r} of type {value.type} and shape {value.shape}")
+    return relay.var(str(value.name), shape=extents(value), dtype=str(dtype_of(value)))
 
 
-def _shape_of(type_: Any) -> str:
-    if isinstance(type_, tvm.ir.TensorType):
-        return str([int(e) if isinstance(e, tvm.tir.IntImm) else "?" for e in type_.shape])
-    return str(type_)
+def _attributes(node: ir.Node) -> dict[str, Any]:
+    """Attributes by name, as TVM's converters take them."""
+    return {name: _plain(attribute) for name, attribute in node.attributes.items()}
+
+
+def _plain(attribute: ir.Attr) -> Any:
+    if attribute.type is ir.AttributeType.STRING:
+        return attribute.as_string().encode()
+    if attribute.type is ir.AttributeType.TENSOR:
+        return ir.to_proto(attribute.as_tensor())
+    return attribute.value
+
+
+def _require_type(value: ir.Value, made: Any) -> None:
+    """Refuse a result that is not what onnx says of it."""
+    if not is_static(value):
+        return
+    found = [int(extent) for extent in made.shape]
+    if found != list(extents(value)) or made.dtype != str(dtype_of(value)):
+        raise ModelError(
+            f"gives {made.dtype}{found} in TVM's importer, and {dtype_of(value)}"
+            f"{list(extents(value))} in ONNX"
+        )
 
 
 @contextmanager
 def _own_converters() -> Iterator[None]:
-    """Have TVM's importer, subgraphs included, use ours where its own are wrong."""
+    """Have TVM's importer use ours where its own are wrong, and look its own up once."""
     original = frontend._get_convert_map  # noqa: SLF001 - there is no other door
-    frontend._get_convert_map = lambda version: {**original(version), **CONVERTERS}  # noqa: SLF001
+    known = {**original(NORMAL_OPSET), **OLD}
+    frontend._get_convert_map = lambda _: known  # noqa: SLF001
     try:
         yield
     finally:

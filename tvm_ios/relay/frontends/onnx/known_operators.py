@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
-from typing import Any
+from collections.abc import Collection
 
 import onnx
-import onnx.inliner
-import onnx.shape_inference
+import onnx_ir as ir
 from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.builder import NORMAL_OPSET
+from tvm_ios.onnx.inference import schema_of
 
-__all__ = ["STANDARD", "expanded", "require_known", "require_read"]
+__all__ = ["require_known", "require_read"]
 
 STANDARD = ("", "ai.onnx")
 """Domains of the operators of ONNX itself."""
@@ -43,106 +43,38 @@ REDUNDANT = ("hidden_size",)
 """Attributes that shapes of weights tell as well."""
 
 
-def expanded(model: Any, opset: int) -> Any:
-    """The model, or a copy in which functions that the importer does not know are written out.
-
-    ONNX defines such operators (its functions) by simpler ones.
-    """
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    known = frontend._get_convert_map(opset)  # noqa: SLF001 - there is no other list
-    functions = {
-        node.op_type
-        for node in model.graph.node
-        if node.domain in STANDARD
-        and (node.op_type not in known or node.op_type in (*WRITTEN_OUT, *NOT_OF_ONNX))
-        and node.op_type not in WRONG
-        and _is_function(node.op_type, opset)
-    }
-    if not functions:
-        return model
-    for node in model.graph.node:
-        if node.domain in STANDARD and node.op_type in functions:
-            _add_defaults(node, opset)
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for each in model.graph.initializer:  # functions ask for types, and not for those of weights
-        known_type = onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims)
-        model.graph.value_info.append(known_type)
-    ids = [(domain, name) for name in sorted(functions) for domain in STANDARD]
-    try:
-        return onnx.inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
-    except RuntimeError:  # a function whose inputs have types that onnx does not infer
-        return model  # its nodes are refused by name
-
-
-def require_known(node: Any, opset: int, values: Container[str]) -> None:
-    """Refuse a node (``onnx.NodeProto``) that the importer does not know.
-
-    ``values`` are the names of the tensors that were computed so far.
-    """
-    known = node.op_type in frontend._get_convert_map(opset)  # noqa: SLF001
-    if node.domain in STANDARD:
-        known &= node.op_type not in NOT_OF_ONNX
-    elif node.domain in OTHERS:
-        known &= not onnx.defs.has(node.op_type) or node.op_type in NOT_OF_ONNX
-    else:
+def require_known(node: ir.Node) -> None:
+    """Refuse a node that the importer does not know, or of which it is known to be wrong."""
+    known = node.op_type in frontend._get_convert_map(0)  # noqa: SLF001 - there is no other list
+    if node.domain not in STANDARD:
         raise ModelError(f"is of the domain {node.domain!r}, which TVM's importer does not know")
-    if not known:
+    if not known or node.op_type in NOT_OF_ONNX:
         raise ModelError("is an operator that TVM's importer does not know")
-    name, value = WRONG_VALUES.get(node.op_type, ("", None))
-    if node.op_type in WRONG or any(
-        each.name == name and each.i == value for each in node.attribute
-    ):
-        form = f" with {name}={value}" if name else ""
-        raise ModelError(f"is an operator that TVM's importer gets wrong{form}")
-    for name in node.input:
-        if name and name not in values:
-            raise ModelError(
-                f"takes {name!r}, an output of another node that TVM's importer leaves out"
-            )
+    if node.op_type in WRONG:
+        raise ModelError("is an operator that TVM's importer gets wrong")
 
 
-def require_read(node: Any, inputs: Collection[int], attributes: Collection[str]) -> None:
+def require_read(node: ir.Node, inputs: Collection[int], attributes: Collection[str]) -> None:
     """Refuse a node of which a converter has passed over a part that counts.
 
     ``inputs`` and ``attributes`` are the places and names that nobody has read.
     """
     for place in sorted(inputs):
-        raise ModelError(f"has the input {node.input[place]!r}, which TVM's importer passes over")
-    for attribute in node.attribute:
-        if attribute.name in REDUNDANT:
-            continue
+        value = node.inputs[place]
+        assert value is not None
+        raise ModelError(f"has the input {value.name!r}, which TVM's importer passes over")
+    for attribute in node.attributes.values():
         if attribute.name in attributes and not _is_default(node, attribute):
-            value = onnx.helper.get_attribute_value(attribute)
             raise ModelError(
-                f"has the attribute {attribute.name}={value!r}, which TVM's importer passes over"
+                f"has the attribute {attribute.name}={attribute.value!r}, which TVM's importer "
+                "passes over"
             )
 
 
-def _is_default(node: Any, attribute: Any) -> bool:
+def _is_default(node: ir.Node, attribute: ir.Attr) -> bool:
     """Whether an attribute says what holds without it, too."""
-    if node.domain not in STANDARD or not onnx.defs.has(node.op_type):
-        return False
-    usual = onnx.defs.get_schema(node.op_type).attributes.get(attribute.name)
+    schema = schema_of(node.domain, node.op_type, NORMAL_OPSET)
+    usual = None if schema is None else schema.attributes.get(attribute.name)
     if usual is None or usual.default_value.type == onnx.AttributeProto.UNDEFINED:
         return False
-    value = onnx.helper.get_attribute_value
-    return bool(value(attribute) == value(usual.default_value))
-
-
-def _add_defaults(node: Any, opset: int) -> None:
-    """Write down what holds where an attribute is left out: the inliner does not know."""
-    there = {attribute.name for attribute in node.attribute}
-    for name, known in onnx.defs.get_schema(node.op_type, opset).attributes.items():
-        usual = known.default_value
-        if name not in there and usual.type != onnx.AttributeProto.UNDEFINED:
-            node.attribute.append(usual)
-
-
-def _is_function(name: str, opset: int) -> bool:
-    try:
-        schema = onnx.defs.get_schema(name, opset)
-    except onnx.defs.SchemaError:
-        return False
-    written: Any = schema  # its type stubs lack these
-    return bool(written.has_function or written.has_context_dependent_function)
+    return bool(ir.serde.deserialize_attribute(usual.default_value).value == attribute.value)

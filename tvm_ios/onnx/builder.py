@@ -1,0 +1,56 @@
+"""The nodes that a rule makes in place of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+__all__ = ["NORMAL_OPSET", "Builder"]
+
+NORMAL_OPSET = 23
+"""The opset of the normal form: the newest that all rules know."""
+
+
+class Builder:
+    """Maker of nodes of ONNX's own operators, in the normal form's opset.
+
+    The nodes bear the name of the node that they replace. ``names`` gives each value a new one.
+    """
+
+    def __init__(self, name: str | None, names: Iterator[str]) -> None:
+        self.nodes: list[ir.Node] = []
+        self._name = name
+        self._names = names
+
+    def op(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """Output of a new node; None stands for an input that is left out."""
+        return self.ops(op_type, *inputs, count=1, **attributes)[0]
+
+    def ops(
+        self, op_type: str, *inputs: ir.Value | None, count: int, **attributes: Any
+    ) -> Sequence[ir.Value]:
+        """Outputs of a new node, as many as ``count``."""
+        node = ir.node(
+            op_type, inputs, attributes, num_outputs=count, version=NORMAL_OPSET, name=self._name
+        )
+        return self.add(node)
+
+    def add(self, node: ir.Node) -> Sequence[ir.Value]:
+        """Outputs of a node that was made elsewhere, and belongs to no graph."""
+        for output in node.outputs:
+            output.name = next(self._names)
+        self.nodes.append(node)
+        return node.outputs
+
+    def const(self, value: Any, dtype: Any = None) -> ir.Value:
+        """A constant of NumPy's numbers; int64 where they are Python's whole ones."""
+        tensor = ir.Tensor(np.asarray(value, dtype))
+        return ir.Value(
+            name=next(self._names),
+            type=ir.TensorType(tensor.dtype),
+            shape=tensor.shape,
+            const_value=tensor,
+        )

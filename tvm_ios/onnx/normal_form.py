@@ -1,0 +1,186 @@
+"""ONNX models in their normal form: a small language that importers read without inferring.
+
+In it all functions are written out, all constants folded, all shapes written down, and every
+attribute has its value. It knows no negative axis, no ``auto_pad``, no operator under two names.
+``rules/`` has what makes it so, node by node; here nodes are taken in order, so that what a rule
+sees of its inputs is in the normal form, with shapes and constants known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import (
+    InlinePass,
+    LiftConstantsToInitializersPass,
+    NameFixPass,
+    RemoveUnusedNodesPass,
+)
+
+import tvm_ios.onnx.rules  # noqa: F401 - its files add rules
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.builder import NORMAL_OPSET, Builder
+from tvm_ios.onnx.functions import expansion
+from tvm_ios.onnx.inference import evaluated, infer, schema_of
+from tvm_ios.onnx.rule import RULES, Outputs
+from tvm_ios.onnx.values import is_static
+from tvm_ios.support.error_text import lines_that_tell
+
+__all__ = ["described", "normalised"]
+
+STANDARD = ("", "ai.onnx")
+"""Domains of the operators of ONNX itself."""
+MOST_NODES = 200_000
+"""Nodes that a model may become, by loops that are unrolled and functions that are written out."""
+DRAWN = {
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
+"""Operators that draw numbers, and are never folded."""
+KEPT = {"DequantizeLinear"} | DRAWN
+"""Operators that are not folded: of weights in int8 the scale would be lost."""
+
+
+def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+    """The model in its normal form; the model that is given must not be used any more.
+
+    ``shapes`` has the extents of every input that is no parameter. Nodes that are in no normal form
+    are left where they are: those of unknown operators, and all behind a result whose shape only
+    values tell. Raises ModelError, with the node, where a model contradicts itself.
+    """
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        versions = graph.opset_imports or model.opset_imports
+        for node in ir.traversal.RecursiveGraphIterator(graph):
+            node.version = versions.get(node.domain, versions.get("ai.onnx", 1))
+    InlinePass()(model)
+    model.functions.clear()
+    graph = model.graph
+    parameters = set(graph.initializers.values())
+    graph.inputs[:] = [value for value in graph.inputs if value not in parameters]
+    for value in graph.inputs:
+        value.shape = ir.Shape(shapes[str(value.name)])
+    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    RemoveUnusedNodesPass()(model)
+    names = [value.name for value in graph.outputs]
+    _Walk(graph).run()
+    _name_outputs(graph, names)
+    RemoveUnusedNodesPass()(model)
+    NameFixPass()(model)
+    model.opset_imports[""] = NORMAL_OPSET
+    return model
+
+
+def described(node: ir.Node) -> str:
+    """The node's name and operator; its first output where it has no name."""
+    domain = "" if node.domain in STANDARD else f"{node.domain}."
+    if node.name:
+        return f"node {node.name!r} ({domain}{node.op_type})"
+    output = next((value.name for value in node.outputs if value.name), "")
+    return f"the node that makes {output!r} ({domain}{node.op_type})"
+
+
+class _Walk:
+    """One way through the nodes of a graph, which are replaced until no rule wants another form."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._graph = graph
+        self._pending = list(reversed(graph))
+        self._done: list[ir.Node] = []
+        self._names: Iterator[str] = (f"normal_{number}" for number in count())
+        graph.remove(self._pending)
+
+    def run(self) -> None:
+        """Take every node, in order, and put what became of them into the graph."""
+        while self._pending:
+            if len(self._pending) + len(self._done) > MOST_NODES:
+                raise ModelError(
+                    f"becomes more than {MOST_NODES} nodes once its loops are unrolled; give "
+                    "fewer steps"
+                )
+            node = self._pending.pop()
+            try:
+                self._take(node)
+            except ModelError as error:
+                raise ModelError(f"{described(node)} {error}") from error
+        self._graph.extend(self._done)
+        for node in self._done:
+            for value in node.inputs:
+                if value is not None and value.const_value is not None and value.graph is None:
+                    self._graph.register_initializer(value)
+
+    def _take(self, node: ir.Node) -> None:
+        schema = schema_of(node.domain, node.op_type, node.version or NORMAL_OPSET)
+        if schema is None or not all(
+            value is None or is_static(value) or isinstance(value.type, ir.SequenceType)
+            for value in node.inputs
+        ):
+            self._done.append(node)
+            return
+        opset, node.version = node.version, schema.since_version
+        _spell_out(node, schema)
+        try:
+            infer(node, schema)
+        except onnx.shape_inference.InferenceError as error:
+            raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
+        builder = Builder(node.name, self._names)
+        made = self._applied(node, builder, schema, opset or NORMAL_OPSET)
+        if made is None:
+            self._done.append(node)
+        else:
+            self._replace(node, builder, made)
+
+    def _applied(
+        self, node: ir.Node, builder: Builder, schema: onnx.defs.OpSchema, opset: int
+    ) -> Outputs:
+        """What the first rule that wants another form makes of a node; None where none does."""
+        for rule in RULES.get(node.op_type, ()) if node.domain in STANDARD else ():
+            made = rule(node, builder)
+            if made is not None:
+                return made
+        if node.op_type not in KEPT and all(is_static(value) for value in node.outputs):
+            arrays = evaluated(node, schema.since_version)
+            if arrays is not None:
+                return [builder.const(array) for array in arrays]
+        return expansion(node, schema, opset, builder)
+
+    def _replace(self, node: ir.Node, builder: Builder, made: Outputs) -> None:
+        outputs = (made,) if isinstance(made, ir.Value) else tuple(made or ())
+        for old, new in zip(node.outputs, outputs, strict=False):
+            if new is not None:
+                old.replace_all_uses_with(new, replace_graph_outputs=True)
+        for place in range(len(node.inputs)):
+            node.replace_input_with(place, None)
+        self._pending += reversed(builder.nodes)
+
+
+def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
+    """Write down the attributes that a node leaves to their defaults."""
+    for name, known in schema.attributes.items():
+        usual = known.default_value
+        if name not in node.attributes and usual.type != onnx.AttributeProto.UNDEFINED:
+            node.attributes[name] = ir.serde.deserialize_attribute(usual)
+
+
+def _name_outputs(graph: ir.Graph, names: Sequence[str | None]) -> None:
+    """Give outputs the names they had; one that is an input, or another output, becomes a copy."""
+    taken: set[ir.Value] = set()
+    for place, name in enumerate(names):
+        value = graph.outputs[place]
+        if value.producer() is None or value in taken:
+            copy = ir.node("Identity", [value], version=NORMAL_OPSET)
+            copied = copy.outputs[0]
+            copied.type, copied.shape = value.type, value.shape
+            if value.const_value is not None and value.graph is None:
+                value.name = f"{name}_constant"
+                graph.register_initializer(value)
+            graph.append(copy)
+            graph.outputs[place] = value = copied
+        value.name = name
+        taken.add(value)

@@ -1,0 +1,9 @@
+"""Rules that bring one node into the normal form, a file for each kind of operator."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+for _file in pkgutil.iter_modules(__path__):  # each adds its rules to RULES
+    importlib.import_module(f"{__name__}.{_file.name}")

@@ -1,0 +1,51 @@
+"""Converters of products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from tvm import relay
+
+from tvm_ios.onnx.values import dtype_of, extents
+from tvm_ios.relay.frontends.onnx.converters.converter import converter
+
+
+@converter("MatMul")
+def matmul(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A product of matrices: dense where the second is one matrix, else batched.
+
+    The second matrix is handed over transposed, as TVM's and libraries' kernels take it.
+    """
+    left, right = inputs
+    left_value, right_value = node.inputs
+    assert left_value is not None
+    assert right_value is not None
+    shape, other = extents(left_value), extents(right_value)
+    made = extents(node.outputs[0])
+    dtype = str(dtype_of(node.outputs[0]))
+    if len(shape) == 1:
+        left, shape = relay.reshape(left, (1, *shape)), (1, *shape)
+    if len(other) == 1:
+        right, other = relay.reshape(right, (*other, 1)), (*other, 1)
+    if len(other) == 2:
+        flat = left if len(shape) == 2 else relay.reshape(left, (-1, shape[-1]))
+        product = relay.nn.dense(flat, relay.transpose(right), out_dtype=dtype)
+    else:
+        batch = np.broadcast_shapes(shape[:-2], other[:-2])
+        left, right = (
+            _three_axes(each, extent, batch) for each, extent in ((left, shape), (right, other))
+        )
+        product = relay.nn.batch_matmul(left, relay.transpose(right, (0, 2, 1)), out_dtype=dtype)
+    full = (int(np.prod(shape[:-1])), other[-1])
+    return product if len(other) == 2 and full == made else relay.reshape(product, made)
+
+
+def _three_axes(value: Any, shape: tuple[int, ...], batch: tuple[int, ...]) -> Any:
+    """A stack of matrices with one axis for the whole batch."""
+    wanted = (*batch, *shape[-2:])
+    if shape != wanted:
+        value = relay.broadcast_to(value, wanted)
+    return value if len(wanted) == 3 else relay.reshape(value, (-1, *shape[-2:]))
