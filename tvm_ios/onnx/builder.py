@@ -38,6 +38,21 @@ class Builder:
         )
         return self.add(node)
 
+    def again(self, node: ir.Node, *inputs: ir.Value | None, **changed: Any) -> Sequence[ir.Value]:
+        """Outputs of a node as it is, but with these inputs; a changed attribute of None goes."""
+        kept = {name: each for name, each in node.attributes.items() if name not in changed}
+        told = {name: value for name, value in changed.items() if value is not None}
+        return self.ops(node.op_type, *inputs, count=len(node.outputs), **kept, **told)
+
+    def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+        """The same elements in other extents."""
+        wanted = self.const(np.array(shape, "int64"))
+        return self.op("Reshape", value, wanted, allowzero=int(0 in shape))
+
+    def transpose(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """The same elements with their axes in another order."""
+        return self.op("Transpose", value, perm=list(axes))
+
     def add(self, node: ir.Node) -> Sequence[ir.Value]:
         """Outputs of a node that was made elsewhere, and belongs to no graph."""
         for output in node.outputs:

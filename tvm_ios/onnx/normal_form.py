@@ -112,7 +112,7 @@ class _Walk:
         self._graph.extend(self._done)
         for node in self._done:
             for value in node.inputs:
-                if value is not None and value.const_value is not None and value.graph is None:
+                if value is not None and _is_loose(value):
                     self._graph.register_initializer(value)
 
     def _take(self, node: ir.Node) -> None:
@@ -132,6 +132,7 @@ class _Walk:
         builder = Builder(node.name, self._names)
         made = self._applied(node, builder, schema, opset or NORMAL_OPSET)
         if made is None:
+            _settle(node)
             self._done.append(node)
         else:
             self._replace(node, builder, made)
@@ -168,6 +169,26 @@ def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
             node.attributes[name] = ir.serde.deserialize_attribute(usual)
 
 
+def _is_loose(value: ir.Value) -> bool:
+    """Whether a value is a constant that no graph has yet; one may be an output already."""
+    return value.const_value is not None and not value.is_initializer()
+
+
+def _settle(node: ir.Node) -> None:
+    """Have a node that no rule wants otherwise be of the normal form's opset.
+
+    What an operator has learned since the node's opset has a default that changes nothing, or a
+    rule. Inputs at the end that are left out are not written down.
+    """
+    schema = schema_of(node.domain, node.op_type, NORMAL_OPSET)
+    if schema is None or node.domain not in STANDARD:
+        return
+    node.version = NORMAL_OPSET
+    _spell_out(node, schema)
+    while node.inputs and node.inputs[-1] is None:
+        node.resize_inputs(len(node.inputs) - 1)
+
+
 def _name_outputs(graph: ir.Graph, names: Sequence[str | None]) -> None:
     """Give outputs the names they had; one that is an input, or another output, becomes a copy."""
     taken: set[ir.Value] = set()
@@ -177,7 +198,7 @@ def _name_outputs(graph: ir.Graph, names: Sequence[str | None]) -> None:
             copy = ir.node("Identity", [value], version=NORMAL_OPSET)
             copied = copy.outputs[0]
             copied.type, copied.shape = value.type, value.shape
-            if value.const_value is not None and value.graph is None:
+            if _is_loose(value):
                 value.name = f"{name}_constant"
                 graph.register_initializer(value)
             graph.append(copy)

@@ -1,0 +1,87 @@
+"""Rules for element-wise operators: two operands each, and none that does nothing."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.builder import Builder
+from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.values import dtype_of, extents, optional, required
+
+
+@rule("Max", "Mean", "Min", "Sum")
+def of_two(node: ir.Node, op: Builder) -> Outputs:
+    """Operators of many inputs are chains of those of two, from the first input on."""
+    values = [value for value in node.inputs if value is not None]
+    kind = node.op_type if node.op_type in ("Max", "Min") else "Add"
+    if len(values) == 2 and kind == node.op_type:
+        return None
+    made = reduce(lambda left, right: op.op(kind, left, right), values)
+    if node.op_type != "Mean" or len(values) == 1:
+        return made
+    return op.op("Div", made, op.const(np.array(len(values), dtype_of(values[0]))))
+
+
+@rule("Cast")
+def cast(node: ir.Node, op: Builder) -> Outputs:
+    """A value that has the wanted type already is left as it is."""
+    del op
+    value = required(node)
+    return value if value.dtype == node.attributes["to"].as_int() else None
+
+
+@rule("CastLike")
+def cast_like(node: ir.Node, op: Builder) -> Outputs:
+    """The wanted type is known."""
+    wanted = required(node, 1).dtype
+    assert wanted is not None
+    return op.op("Cast", required(node), to=wanted, saturate=node.attributes.get_int("saturate", 1))
+
+
+@rule("IsInf")
+def is_infinite(node: ir.Node, op: Builder) -> Outputs:
+    """One of both infinities is a number that is compared with."""
+    value = required(node)
+    signs = [node.attributes.get_int(f"detect_{sign}", 1) for sign in ("negative", "positive")]
+    if all(signs):
+        return None
+    if not any(signs):
+        return op.op("Expand", op.const(np.array(False)), op.const(extents(value), "int64"))
+    bound = -np.inf if signs[0] else np.inf
+    return op.op("Equal", value, op.const(np.array(bound, dtype_of(value))))
+
+
+@rule("PRelu")
+def prelu(node: ir.Node, op: Builder) -> Outputs:
+    """A slope below zero is a choice between two values."""
+    value, slope = required(node), required(node, 1)
+    negative = op.op("Less", value, op.const(np.zeros((), dtype_of(value))))
+    return op.op("Where", negative, op.op("Mul", value, slope), value)
+
+
+@rule("Gemm")
+def gemm(node: ir.Node, op: Builder) -> Outputs:
+    """A product of two matrices, of which one is transposed or not, with what is added to it."""
+    left, right = (
+        op.transpose(required(node, place), (1, 0))
+        if node.attributes.get_int(name, 0)
+        else required(node, place)
+        for place, name in enumerate(("transA", "transB"))
+    )
+    made = _times(node, "alpha", op.op("MatMul", left, right), op)
+    added = optional(node, 2)
+    return made if added is None else op.op("Add", made, _times(node, "beta", added, op))
+
+
+def _times(node: ir.Node, name: str, value: ir.Value, op: Builder) -> ir.Value:
+    """A value times the factor that an attribute of a node has."""
+    factor, dtype = node.attributes.get_float(name, 1.0), dtype_of(required(node))
+    if factor == 1:
+        return value
+    if dtype.kind in "iu" and not factor.is_integer():
+        raise ModelError(f"has {name}={factor} for whole numbers; give a whole one")
+    return op.op("Mul", value, op.const(np.array(factor, dtype)))

@@ -1,0 +1,98 @@
+"""Rules for operators that read or write at indices: none of these is negative."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.axes import along, axis_of, rank_of
+from tvm_ios.onnx.builder import Builder
+from tvm_ios.onnx.places import from_first
+from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.values import constant, extents, require_constant, required
+
+
+@rule("Gather")
+def gather(node: ir.Node, op: Builder) -> Outputs:
+    """Constant indices at equal distances are a slice, any others count from the first place."""
+    value, indices, axis = required(node), required(node, 1), axis_of(node, 0)
+    places = from_first(op, indices, extents(value)[axis])
+    known = constant(places)
+    if known is not None and known.size and _is_even(known.ravel()):
+        return _sliced(value, known, axis, op)
+    if places is indices and axis == node.attributes.get_int("axis", 0):
+        return None
+    return op.op("Gather", value, places, axis=axis)
+
+
+def _is_even(places: np.ndarray) -> bool:
+    steps = np.diff(places.astype("int64"))
+    return steps.size == 0 or (steps[0] > 0 and bool((steps == steps[0]).all()))
+
+
+def _sliced(value: ir.Value, places: np.ndarray, axis: int, op: Builder) -> ir.Value:
+    """The slice that constant places are, with their axes in place of one."""
+    flat = places.ravel().tolist()
+    step = flat[1] - flat[0] if len(flat) > 1 else 1
+    bounds = ([flat[0]], [flat[-1] + 1], [axis], [step])
+    made = op.op("Slice", value, *(op.const(each, "int64") for each in bounds))
+    shape = extents(value)
+    return op.reshape(made, [*shape[:axis], *places.shape, *shape[axis + 1 :]])
+
+
+@rule("GatherElements", "Scatter", "ScatterElements")
+def elements(node: ir.Node, op: Builder) -> Outputs:
+    """An element for each index; ``Scatter`` is the old name of ``ScatterElements``."""
+    value, indices, axis = required(node), required(node, 1), axis_of(node, 0)
+    places = from_first(op, indices, extents(value)[axis])
+    if node.op_type == "Scatter":
+        return op.op("ScatterElements", value, places, node.inputs[2], axis=axis)
+    if places is indices and axis == node.attributes.get_int("axis", 0):
+        return None
+    return op.again(node, value, places, *node.inputs[2:], axis=axis)
+
+
+@rule("GatherND", "ScatterND")
+def slices(node: ir.Node, op: Builder) -> Outputs:
+    """A slice for each vector of indices."""
+    value, indices = required(node), required(node, 1)
+    batch = node.attributes.get_int("batch_dims", 0)
+    sizes = extents(value)[batch:][: extents(indices)[-1]]
+    places = from_first(op, indices, sizes)
+    return None if places is indices else op.again(node, value, places, *node.inputs[2:])
+
+
+@rule("Compress")
+def compress(node: ir.Node, op: Builder) -> Outputs:
+    """Places that a constant condition takes are constant indices."""
+    value, taken = required(node), require_constant(node, 1, "a condition")
+    assert taken is not None
+    if "axis" not in node.attributes:
+        value, axis = op.reshape(value, [int(np.prod(extents(value)))]), 0
+    else:
+        axis = axis_of(node, 0)
+    return op.op("Gather", value, op.const(np.flatnonzero(taken)), axis=axis)
+
+
+@rule("OneHot")
+def one_hot(node: ir.Node, op: Builder) -> Outputs:
+    """One of two values is chosen by comparing indices with all places of a new axis."""
+    indices, values = required(node), required(node, 2)
+    told = require_constant(node, 1, "a depth")
+    assert told is not None
+    depth, rank = int(told.item()), rank_of(indices) + 1
+    axis = node.attributes.get_int("axis", -1) % rank
+    shape = list(extents(indices))
+    whole = op.op("Cast", indices, to=ir.DataType.INT64)
+    zero, count = op.const(np.array(0)), op.const(np.array(depth))
+    if (node.version or 0) >= _NEGATIVE:
+        moved = op.op("Add", whole, count)
+        whole = op.op("Where", op.op("Less", whole, zero), moved, whole)
+    whole = op.reshape(whole, [*shape[:axis], 1, *shape[axis:]])
+    places = op.const(np.arange(depth).reshape(along(rank, [(axis, depth)])))
+    off, on = (op.op("Gather", values, op.const(np.array(place)), axis=0) for place in (0, 1))
+    return op.op("Where", op.op("Equal", whole, places), on, off)
+
+
+_NEGATIVE = 11
+"""The opset from which indices of ``OneHot`` may count from the end."""
