@@ -106,27 +106,6 @@ def test_other_axes_and_roundings_are_refused():
     )
 
 
-def recurrent(operator, lengths):
-    gates = {"LSTM": 4, "RNN": 1}[operator]
-    node = helper.make_node(
-        operator, ["x", "w", "r", "", "lengths"], ["y"], name="cell", hidden_size=3
-    )
-    weights = {
-        "w": np.ones((1, 3 * gates, 2), "float32"),
-        "r": np.ones((1, 3 * gates, 3), "float32"),
-        "lengths": np.array(lengths, "int32"),
-    }
-    return model(node, weights=weights, shape=(4, 2, 2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operator", ["LSTM", "RNN"])
-def test_sequences_of_several_lengths_are_refused(operator):
-    said = refused(recurrent(operator, [4, 2]), (4, 2, 2))
-    assert f"node 'cell' ({operator}) has sequence_lens that may differ from 4" in said
-    read(recurrent(operator, [4, 4]), (4, 2, 2))
-
-
 @pytest.mark.parametrize("opset", [9, 17])
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "NOTSET"])
 def test_transposed_convolutions_have_the_size_that_is_asked_for(mode, opset):
