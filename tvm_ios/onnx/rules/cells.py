@@ -16,12 +16,12 @@ __all__ = ["Cell", "Weights", "gru", "lstm", "rnn"]
 States: TypeAlias = Sequence[ir.Value]
 """Hidden state, ``[batch, hidden]``, and in an LSTM the cell's."""
 Cell: TypeAlias = Callable[[ir.Value, States], States]
-"""One step: takes what the input contributes, ``[batch, gates * hidden]``, and states."""
+"""Function of one step: from gates by the input, ``[batch, gates * hidden]``, and states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What a cell of one direction multiplies and adds."""
+    """Weights, activations and bounds of a cell of one direction."""
 
     op: Builder
     hidden: int
@@ -29,7 +29,7 @@ class Weights:
     recurrent: ir.Value
     """Weights of the hidden state, ``[hidden, gates * hidden]``."""
     bias: ir.Value | None = None
-    """What is added to the product with the hidden state, where not to that with the input."""
+    """Bias of the product with the hidden state, where it is not added to that with the input."""
     peepholes: ir.Value | None = None
     """Weights of the cell's state in gates i, o, f, ``[3 * hidden]``."""
     activations: Sequence[Activation]

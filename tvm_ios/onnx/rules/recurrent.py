@@ -110,7 +110,7 @@ class _Layer:
         return [row[time] for time in range(self._steps)], states
 
     def _masks_by_step(self) -> list[ir.Value | None]:
-        """Which sequences of the batch have each step, ``[batch, 1]``; None where all have it."""
+        """Masks of the sequences that have a step, ``[batch, 1]``; None where all have it."""
         op, lengths = self._op, optional(self._node, 4)
         if lengths is None:
             return [None] * self._steps
@@ -140,7 +140,7 @@ class _Layer:
         )
 
     def _given(self, place: int) -> ir.Value:
-        """What the input contributes to the gates of all steps: ``[steps, batch, gates]``."""
+        """Gates of all steps as far as the input tells them: ``[steps, batch, gates]``."""
         op, weights = self._op, self._of_direction(1, place)
         assert weights is not None
         product = op.op("MatMul", self._input, op.op("Transpose", weights, perm=[1, 0]))
