@@ -111,10 +111,30 @@ def _pads_of_transposed(inputs: Any, attributes: Any, mode: str) -> list[int]:
     return [int(n) for n in np.concatenate([less, more] if "UPPER" in mode else [more, less])]
 
 
+def _recurrent(name: str) -> Any:
+    """Converter of LSTM or RNN; TVM's own passes over the lengths of sequences."""
+
+    def convert(inputs: Any, attributes: Any, params: Any) -> Any:
+        lengths = inputs[4]
+        longest = frontend.infer_shape(inputs[0])[attributes.get("layout", 0)]
+        if lengths is not None and not (
+            isinstance(lengths, relay.Constant) and (lengths.data.numpy() == longest).all()
+        ):
+            raise ModelError(
+                f"has sequence_lens that may differ from {longest}, and TVM's importer passes "
+                "over them; leave that input out and give sequences of one length, or take a GRU"
+            )
+        return original(name)(inputs, attributes, params)
+
+    return convert
+
+
 EXTENT_CONVERTERS = {
     "ConvTranspose": _conv_transpose,
     "EyeLike": _eye_like,
     "GatherND": _with_indices("GatherND"),
+    "LSTM": _recurrent("LSTM"),
+    "RNN": _recurrent("RNN"),
     "Resize": _resize,
     "ScatterND": _with_indices("ScatterND"),
     "Shape": _shape,
