@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tvm_ios.onnx.normal_form import normalised
 
-__all__ = ["model_of", "normal_of", "operators_of", "outputs_of", "require_same"]
+__all__ = ["model_of", "normal_of", "operators_of", "outputs_of", "parsed", "require_same"]
 
 
 def model_of(
@@ -55,6 +56,11 @@ def graph_of(
     version = helper.make_opsetid("", opset)
     model = helper.make_model(graph, opset_imports=[version], ir_version=10)
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def parsed(text: str, *, opset: int = 21) -> onnx.ModelProto:
+    """A model that onnx's parser reads: a graph with its inputs, outputs and nodes."""
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> {text}')
 
 
 def normal_of(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> onnx.ModelProto:

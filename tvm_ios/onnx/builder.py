@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["NORMAL_OPSET", "Builder"]
+__all__ = ["LATER", "NORMAL_OPSET", "Builder"]
 
 NORMAL_OPSET = 23
 """The opset of the normal form: the newest that all rules know."""
+LATER = "later"
+"""Domain of nodes that hold the rest of a rule, ``meta["rest"]``, and never stay in a graph."""
 
 
 class Builder:
@@ -52,6 +54,21 @@ class Builder:
     def transpose(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
         """The same elements with their axes in another order."""
         return self.op("Transpose", value, perm=list(axes))
+
+    def later(
+        self,
+        node: ir.Node,
+        rest: Callable[[ir.Node, Builder], Any],
+        inputs: Sequence[ir.Value],
+        count: int,
+    ) -> Sequence[ir.Value]:
+        """Outputs that the rest of a rule makes once these inputs are in the normal form.
+
+        ``rest`` is like a rule: it is given a node with ``inputs``, of which constants are known.
+        """
+        held = ir.Node(LATER, node.op_type, inputs, num_outputs=count, name=self._name)
+        held.meta["rest"] = rest
+        return self.add(held)
 
     def add(self, node: ir.Node) -> Sequence[ir.Value]:
         """Outputs of a node that was made elsewhere, and belongs to no graph."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -12,7 +12,7 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.inference import type_of
 from tvm_ios.onnx.rule import Outputs
 
-__all__ = ["VOCABULARY", "copied", "expansion"]
+__all__ = ["VOCABULARY", "constants_of", "copied", "expansion", "inlined"]
 
 VOCABULARY: frozenset[str] = frozenset(
     {
@@ -71,6 +71,34 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
     return [values[output] for output in function.outputs]
 
 
+def inlined(
+    graph: ir.Graph,
+    given: Sequence[ir.Value],
+    constants: Mapping[ir.Value, ir.Value],
+    builder: Builder,
+) -> list[ir.Value]:
+    """Outputs of the nodes of a graph inside a node, copied to where its inputs are given.
+
+    ``constants`` are those of :func:`constants_of`, which all copies share.
+    """
+    values: dict[ir.Value, ir.Value | None] = dict(zip(graph.inputs, given, strict=True))
+    values |= constants
+    for made in copied(graph, values):
+        builder.add(made)
+    outputs = [values.get(output, output) for output in graph.outputs]
+    return [output for output in outputs if output is not None]
+
+
+def constants_of(graph: ir.Graph) -> dict[ir.Value, ir.Value]:
+    """Constants of a graph inside a node, and for each a copy that belongs to no graph."""
+    return {
+        value: ir.Value(
+            name=value.name, type=value.type, shape=value.shape, const_value=value.const_value
+        )
+        for value in graph.initializers.values()
+    }
+
+
 def copied(
     nodes: Iterable[ir.Node],
     values: dict[ir.Value, ir.Value | None],
@@ -123,12 +151,14 @@ def _graph_copied(
         made = ir.Value(name=value.name, type=value.type, shape=value.shape)
         inputs.append(made)
         values[value] = made
+    constants = constants_of(graph)
+    values |= constants
     nodes = [_copied(node, values, attributes) for node in graph]
     return ir.Graph(
         inputs,
         [values.get(value, value) for value in graph.outputs],  # type: ignore[misc]
         nodes=nodes,
-        initializers=tuple(graph.initializers.values()),
+        initializers=tuple(constants.values()),
         name=graph.name,
     )
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 import onnx
+import onnx.checker
+import onnx.shape_inference
 import onnx_ir as ir
 from onnx_ir.passes.common import (
     InlinePass,
@@ -22,7 +24,7 @@ from onnx_ir.passes.common import (
 
 import tvm_ios.onnx.rules  # noqa: F401 - its files add rules
 from tvm_ios.errors import ModelError
-from tvm_ios.onnx.builder import NORMAL_OPSET, Builder
+from tvm_ios.onnx.builder import LATER, NORMAL_OPSET, Builder
 from tvm_ios.onnx.functions import expansion
 from tvm_ios.onnx.inference import evaluated, infer, schema_of
 from tvm_ios.onnx.rule import RULES, Outputs
@@ -82,7 +84,7 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
 
 def described(node: ir.Node) -> str:
     """The node's name and operator; its first output where it has no name."""
-    domain = "" if node.domain in STANDARD else f"{node.domain}."
+    domain = "" if node.domain in (*STANDARD, LATER) else f"{node.domain}."
     if node.name:
         return f"node {node.name!r} ({domain}{node.op_type})"
     output = next((value.name for value in node.outputs if value.name), "")
@@ -96,6 +98,8 @@ class _Walk:
         self._graph = graph
         self._pending = list(reversed(graph))
         self._done: list[ir.Node] = []
+        self._left: list[ir.Node] = []
+        """Inner nodes of what was replaced, which still say that they use values."""
         self._names: Iterator[str] = (f"normal_{number}" for number in count())
         graph.remove(self._pending)
 
@@ -112,6 +116,8 @@ class _Walk:
                 self._take(node)
             except ModelError as error:
                 raise ModelError(f"{described(node)} {error}") from error
+        for node in self._left:
+            _release(node)
         self._graph.extend(self._done)
         for node in self._done:
             for value in node.inputs:
@@ -119,19 +125,26 @@ class _Walk:
                     self._graph.register_initializer(value)
 
     def _take(self, node: ir.Node) -> None:
+        if node.domain == LATER:
+            builder = Builder(node.name, self._names)
+            self._replace(node, builder, node.meta["rest"](node, builder))
+            return
         schema = schema_of(node.domain, node.op_type, node.version or NORMAL_OPSET)
         if schema is None or not all(
-            value is None or is_static(value) or isinstance(value.type, ir.SequenceType)
+            value is None
+            or is_static(value)
+            or isinstance(value.type, (ir.OptionalType, ir.SequenceType))
             for value in node.inputs
         ):
             self._done.append(node)
             return
         opset, node.version = node.version, schema.since_version
         _spell_out(node, schema)
-        try:
-            infer(node, schema)
-        except onnx.shape_inference.InferenceError as error:
-            raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
+        if not _graphs_of(node):  # what graphs capture is not told to onnx
+            try:
+                infer(node, schema)
+            except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+                raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
         builder = Builder(node.name, self._names)
         made = self._applied(node, builder, schema, opset or NORMAL_OPSET)
         if made is None:
@@ -159,9 +172,25 @@ class _Walk:
         for old, new in zip(node.outputs, outputs, strict=False):
             if new is not None:
                 old.replace_all_uses_with(new, replace_graph_outputs=True)
-        for place in range(len(node.inputs)):
-            node.replace_input_with(place, None)
+        _release(node)
+        for graph in _graphs_of(node):
+            self._left += ir.traversal.RecursiveGraphIterator(graph)
         self._pending += reversed(builder.nodes)
+
+
+def _graphs_of(node: ir.Node) -> list[ir.Graph]:
+    """Graphs inside a node."""
+    return [
+        attribute.as_graph()
+        for attribute in node.attributes.values()
+        if attribute.type is ir.AttributeType.GRAPH
+    ]
+
+
+def _release(node: ir.Node) -> None:
+    """Have a node that is gone use no value any more."""
+    for place in range(len(node.inputs)):
+        node.replace_input_with(place, None)
 
 
 def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
