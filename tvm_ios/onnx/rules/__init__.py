@@ -5,5 +5,5 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-for _file in pkgutil.iter_modules(__path__):  # each adds its rules to RULES
-    importlib.import_module(f"{__name__}.{_file.name}")
+for _file in pkgutil.walk_packages(__path__, f"{__name__}."):  # each adds its rules to RULES
+    importlib.import_module(_file.name)

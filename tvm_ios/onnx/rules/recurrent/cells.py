@@ -9,7 +9,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.rules.activations import Activation
+from tvm_ios.onnx.rules.recurrent.activations import Activation
 
 __all__ = ["Cell", "Weights", "gru", "lstm", "rnn"]
 

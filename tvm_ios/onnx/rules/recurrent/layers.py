@@ -16,8 +16,8 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.activations import Activation, activations
-from tvm_ios.onnx.rules.cells import Cell, Weights, gru, lstm, rnn
+from tvm_ios.onnx.rules.recurrent.activations import Activation, activations
+from tvm_ios.onnx.rules.recurrent.cells import Cell, Weights, gru, lstm, rnn
 from tvm_ios.onnx.steps import require_few
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 

@@ -10,8 +10,8 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.window_places import greatest_places
-from tvm_ios.onnx.rules.windows import Window, window_of
+from tvm_ios.onnx.rules.images.window_places import greatest_places
+from tvm_ios.onnx.rules.images.windows import Window, window_of
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
 _IMAGES = 4

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.windows import Window, window_of
+from tvm_ios.onnx.rules.images.windows import Window, window_of
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
 _SAID = ("kernel_shape", "strides", "dilations", "pads")

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.rules.windows import Window
+from tvm_ios.onnx.rules.images.windows import Window
 from tvm_ios.onnx.values import extents
 
 __all__ = ["greatest_places"]

@@ -1,0 +1,1 @@
+"""Control flow and sequences, which become straight code on tensors."""

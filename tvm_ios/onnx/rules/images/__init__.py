@@ -1,0 +1,1 @@
+"""Convolutions and poolings, by windows that move over images."""

@@ -1,0 +1,1 @@
+"""Recurrent layers: their activations, cells and directions."""
