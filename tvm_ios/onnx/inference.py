@@ -33,8 +33,11 @@ def schema_of(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | N
 def infer(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
     """Write down types and shapes of a node's outputs, as far as onnx infers them.
 
-    Raises ``onnx.shape_inference.InferenceError`` for a node that cannot be.
+    It infers none of a deprecated operator. Raises ``onnx.shape_inference.InferenceError`` for a
+    node that cannot be.
     """
+    if schema.deprecated:
+        return
     inputs = {str(value.name): value for value in node.inputs if value is not None}
     found = onnx.shape_inference.infer_node_outputs(
         schema,

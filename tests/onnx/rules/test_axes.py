@@ -84,11 +84,3 @@ def test_triangles(upper, diagonal):
     if diagonal is not None:
         inputs = {"x": X, "k": np.array(diagonal)}
         require_same(model_of("Trilu", inputs, upper=upper, opset=14), inputs)
-
-
-@pytest.mark.parametrize("axis", [-1, 1, -3])
-def test_layer_normalization(axis):
-    shape = X.shape[axis:]
-    given = {"scale": np.full(shape, 1.5, "float32"), "bias": np.full(shape, 0.5, "float32")}
-    model = model_of("LayerNormalization", {"x": X}, constants=given, axis=axis, opset=17)
-    require_same(model, {"x": X})

@@ -49,15 +49,6 @@ def place_of_extreme(node: ir.Node, op: Builder) -> Outputs:
     return op.again(node, required(node), axis=axis)
 
 
-@rule("LayerNormalization")
-def layer_normalization(node: ir.Node, op: Builder) -> Outputs:
-    """The first normalized axis is not negative."""
-    axis = axis_of(node, -1)
-    if axis == node.attributes.get_int("axis", -1):
-        return None
-    return op.again(node, *node.inputs, axis=axis)
-
-
 @rule("TopK")
 def top(node: ir.Node, op: Builder) -> Outputs:
     """The count is a constant input, and the largest or smallest elements are in order."""

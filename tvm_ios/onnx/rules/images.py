@@ -1,0 +1,67 @@
+"""Rules for operators of images that sample, or put blocks together."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.onnx.builder import Builder
+from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
+
+_NEW_NAMES = {"bicubic": "cubic", "bilinear": "linear"}
+"""Modes of ``GridSample`` as opset 20 calls them, by their names before."""
+_WITHOUT_HALF = 16
+"""The opset before which regions are aligned without half a pixel."""
+
+
+@rule("GridSample")
+def grid_sample(node: ir.Node, op: Builder) -> Outputs:
+    """Modes have the names of opset 20."""
+    mode = node.attributes.get_string("mode", "linear")
+    if mode not in _NEW_NAMES:
+        return None
+    return op.again(node, *node.inputs, mode=_NEW_NAMES[mode])
+
+
+@rule("RoiAlign")
+def roi_align(node: ir.Node, op: Builder) -> Outputs:
+    """How places are found is told."""
+    name = "coordinate_transformation_mode"
+    if name in node.attributes or (node.version or 0) >= _WITHOUT_HALF:
+        return None
+    return op.again(node, *node.inputs, **{name: "output_half_pixel"})
+
+
+@rule("Col2Im")
+def blocks_to_image(node: ir.Node, op: Builder) -> Outputs:
+    """Blocks that are added up are a transposed convolution by ones, each channel by itself."""
+    value = required(node)
+    image, kernel = (
+        require_constant(node, place, what) for place, what in ((1, "a size"), (2, "a block"))
+    )
+    assert image is not None
+    assert kernel is not None
+    axes = len(kernel)
+    ones, zeros = [1] * axes, [0] * (2 * axes)
+    strides = np.array(node.attributes.get_ints("strides", ones))
+    dilations = np.array(node.attributes.get_ints("dilations", ones))
+    pads = np.array(node.attributes.get_ints("pads", zeros)).reshape(2, -1)
+    size = int(np.prod(kernel))
+    reach = (kernel - 1) * dilations + 1
+    counts = (image + pads.sum(0) - reach) // strides + 1
+    images, channels = extents(value)[0], extents(value)[1] // size
+    blocks = op.reshape(value, [images, channels * size, *counts.tolist()])
+    weights = np.eye(size, dtype=dtype_of(value)).reshape(size, 1, *kernel.tolist())
+    rest = image + pads.sum(0) - (strides * (counts - 1) + reach)
+    return op.op(
+        "ConvTranspose",
+        blocks,
+        op.const(np.tile(weights, (channels, *ones, 1))),
+        group=channels,
+        kernel_shape=kernel.tolist(),
+        strides=strides.tolist(),
+        dilations=dilations.tolist(),
+        pads=pads.ravel().tolist(),
+        output_padding=rest.tolist(),
+    )
