@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tests.onnx.rules.test_resizes import MODES
-from tvm_ios.onnx.resampling import Coordinates, nearest, samples
+from tests.onnx.rules.images.test_resizes import MODES
+from tvm_ios.onnx.rules.images.resampling import Coordinates, nearest, samples
 
 
 def of(extent, resized, mode="half_pixel"):

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.axes import nonnegative
-from tvm_ios.onnx.resampling import Coordinates
+from tvm_ios.onnx.rules.images.resampling import Coordinates
 from tvm_ios.onnx.values import extents, require_constant, required
 
 __all__ = ["SCALES_LATER", "resized_axes"]

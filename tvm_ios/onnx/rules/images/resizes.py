@@ -11,9 +11,9 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.axes import along, rank_of
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.resampling import Coordinates, Samples, nearest, samples
-from tvm_ios.onnx.resized_axes import SCALES_LATER, resized_axes
 from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.rules.images.resampling import Coordinates, Samples, nearest, samples
+from tvm_ios.onnx.rules.images.resized_axes import SCALES_LATER, resized_axes
 from tvm_ios.onnx.values import constant, dtype_of, optional, required
 
 _PLAIN_MODES = {
