@@ -41,10 +41,10 @@ def infer(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
     inputs = {str(value.name): value for value in node.inputs if value is not None}
     found = onnx.shape_inference.infer_node_outputs(
         schema,
-        ir.to_proto(node),
+        ir.serde.serialize_node(node),
         {name: type_of(value) for name, value in inputs.items()},
         {
-            name: ir.to_proto(value.const_value)
+            name: ir.serde.serialize_tensor(value.const_value)
             for name, value in inputs.items()
             if value.const_value is not None and value.const_value.size <= _SMALL
         },
@@ -89,7 +89,7 @@ def _bytes_of(value: ir.Value) -> int:
 
 def type_of(value: ir.Value) -> onnx.TypeProto:
     """The type of a value; one that is not known says nothing."""
-    made = onnx.TypeProto() if value.type is None else ir.to_proto(value.type)
+    made = onnx.TypeProto() if value.type is None else ir.serde.serialize_type(value.type)
     if value.shape is not None and value.type is not None:
         ir.serde.serialize_shape_into(made, value.shape)
     return made
@@ -97,5 +97,5 @@ def type_of(value: ir.Value) -> onnx.TypeProto:
 
 def _plain(attribute: ir.Attr) -> Any:
     if attribute.type is ir.AttributeType.TENSOR:
-        return ir.to_proto(attribute.value)
+        return ir.serde.serialize_tensor(attribute.value)
     return attribute.value
