@@ -79,6 +79,11 @@ def test_branches_that_may_end_the_process_are_refused():
         normal_of(model, {"c": np.array(True), "x": X.astype("int64")})
 
 
+def test_real_numbers_may_be_divided_by_zero():
+    model = choice("a = Div (x, x)", "b = Neg (x)")
+    require_same(model, {"c": np.array(False), "x": 0 * X}, by=["runtime"])
+
+
 def test_large_branches_are_refused():
     more = " ".join(f"a{number + 1} = Neg (a{number})" for number in range(120))
     model = choice(f"a0 = Neg (x) {more} a = Neg (a120)", "b = Neg (x)")

@@ -65,7 +65,7 @@ WHILE = """bool d, float[A,B] t) {
 
 
 @pytest.mark.parametrize("trips", ["n", ""])
-@pytest.mark.parametrize("steps", [2, 9])
+@pytest.mark.parametrize("steps", [2, 9, 2**63 - 1])
 def test_conditions_are_known_step_by_step(steps, trips):
     model = loop(WHILE, trips=trips, steps=steps)
     # The reference takes no loop without a number of steps.

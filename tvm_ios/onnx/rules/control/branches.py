@@ -52,7 +52,7 @@ def _chosen(failing: list[ir.Node], node: ir.Node, op: Builder) -> Outputs:
     """Results of one of both branches, whose shapes are known now."""
     count = len(node.outputs)
     pairs = [(required(node, 1 + at), required(node, 1 + at + count)) for at in range(count)]
-    if any(np.issubdtype(dtype_of(each.outputs[0]), np.integer) for each in failing):
+    if not all(_is_real(each.outputs[0]) for each in failing):
         raise ModelError("takes one of two branches that may divide by zero; divide before")
     for pair in pairs:
         if not all(map(is_static, pair)) or len({(dtype_of(v), extents(v)) for v in pair}) > 1:
@@ -61,3 +61,7 @@ def _chosen(failing: list[ir.Node], node: ir.Node, op: Builder) -> Outputs:
                 "only the run tells; make it a constant"
             )
     return [op.op("Where", required(node), *pair) for pair in pairs]
+
+
+def _is_real(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()

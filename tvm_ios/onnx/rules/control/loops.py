@@ -58,13 +58,14 @@ class _Loop:
         while True:
             if step == self.most or not self._goes_on(values[0]):
                 return self._ended(values, op)
-            require_few(step if self.most is None else self.most)
+            # Loops that a condition ends say the greatest number for one of no end.
+            require_few(self.most if self.most and self._keeps_condition else step + 1)
             given = [op.const(step), op.const(True), *values[1 : 1 + self.carried]]
             row = inlined(self.body, given, self.constants, op)
             values = [*row[: 1 + self.carried], *values[1 + self.carried :]]
             values += row[1 + self.carried :]
             step += 1
-            if not self._keeps_condition():
+            if not self._keeps_condition:
                 count = len(self.node.outputs)
                 return op.later(self.node, partial(self._rest, step), values, count)
             values[0] = op.const(True)
@@ -82,6 +83,7 @@ class _Loop:
             )
         return bool(known.any())
 
+    @property
     def _keeps_condition(self) -> bool:
         """Whether the body hands on the condition that it is given."""
         value = self.body.outputs[0]
