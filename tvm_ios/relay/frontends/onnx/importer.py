@@ -1,4 +1,4 @@
-"""TVM's converters of ONNX, node by node, over inputs whose shapes are written down.
+"""Relay of ONNX, node by node, over inputs whose shapes are written down.
 
 A node of the normal form (:mod:`tvm_ios.onnx.normal_form`) says the shapes of all that it reads. So
 each is converted by itself, over variables of these shapes, whose types are inferred in no time;
@@ -7,36 +7,32 @@ what comes out is checked against the shapes that onnx gives it, and put in the 
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from types import ModuleType
 from typing import Any
 
-import onnx
 import onnx_ir as ir
 import tvm
 from tvm import relay
-from tvm.relay.frontend import onnx as frontend
 
 from tvm_ios.errors import ModelError
-from tvm_ios.onnx.builder import NORMAL_OPSET
 from tvm_ios.onnx.normal_form import described
 from tvm_ios.onnx.values import array_of, dtype_of, extents, is_static
 from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.diagnostics import collected_diagnostics
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
-from tvm_ios.relay.frontends.onnx.known_operators import require_known, require_read
-from tvm_ios.relay.frontends.onnx.old_converters import CONVERTERS as OLD
-from tvm_ios.relay.frontends.onnx.read_parts import ReadAttributes, ReadInputs
+from tvm_ios.relay.frontends.onnx.known_operators import require_known
 
 __all__ = ["import_onnx"]
 
 _LENDING = Lock()
-"""Held where modules, converters and filters of warnings are others, for the whole process."""
+"""Held where TVM's messages go to a list, for the whole process."""
+_TYPES = frozenset(
+    {"bfloat16", "bool", "float16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""Data types that Relay has, of those that ONNX has."""
 
 
 def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
@@ -44,21 +40,16 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
 
     ``name`` is the file, with which messages begin. The model is in the normal form.
     """
-    with _LENDING, _onnx_mapping(), _own_converters(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph = frontend.GraphProto({}, "float32")
-        graph.opset = NORMAL_OPSET
-        with graph, collected_diagnostics() as said:
-            return _Import(name, model.graph, graph, said).module()
+    with _LENDING, collected_diagnostics() as said:
+        return _Import(name, model.graph, said).module()
 
 
 class _Import:
     """A graph on its way to Relay."""
 
-    def __init__(self, name: str, graph: ir.Graph, scope: Any, said: list[str]) -> None:
+    def __init__(self, name: str, graph: ir.Graph, said: list[str]) -> None:
         self._name = name
         self._graph = graph
-        self._scope = scope
         self._said = said
         self._made: dict[ir.Value, relay.Expr] = {}
         """Each value that was computed, as an expression over the inputs."""
@@ -81,8 +72,9 @@ class _Import:
         require_known(node)
         places: dict[relay.Var, relay.Expr] = {}
         inputs = [None if value is None else self._place(value, places) for value in node.inputs]
-        convert = CONVERTERS.get(node.op_type)
-        converted = self._by_tvm(node, inputs) if convert is None else convert(node, inputs)
+        for value in node.outputs:
+            _require_relay_type(value)
+        converted = CONVERTERS[node.op_type](node, inputs)
         whole = converted.astuple() if isinstance(converted, relay.TupleWrapper) else converted
         typed = relay.transform.InferTypeLocal(whole)
         several = isinstance(typed, tvm.ir.TupleType)
@@ -91,18 +83,9 @@ class _Import:
         for place, value in enumerate(node.outputs):
             if value.name:
                 if place >= len(types):
-                    raise ModelError(f"gives no {value.name!r} in TVM's importer")
+                    raise ModelError(f"gives no {value.name!r}")
                 _require_type(value, types[place])
                 self._made[value] = relay.TupleGetItem(bound, place) if several else bound
-
-    def _by_tvm(self, node: ir.Node, inputs: list[Any]) -> Any:
-        """What TVM's own converter makes of a node; ModelError where it passes over a part."""
-        given, told = ReadInputs(inputs), ReadAttributes(_attributes(node))
-        converted = self._scope._convert_operator(  # noqa: SLF001 - TVM has no public one
-            node.op_type, given, told, NORMAL_OPSET
-        )
-        require_read(node, given.unread, told.unread)
-        return converted
 
     def _place(self, value: ir.Value, places: dict[relay.Var, relay.Expr]) -> relay.Expr:
         """What a converter gets for an input: a constant, or a variable of its type."""
@@ -112,7 +95,7 @@ class _Import:
                 self._made[value] = relay.const(array, str(array.dtype))
             return self._made[value]
         if value not in self._made:
-            raise ModelError(f"takes {value.name!r}, which TVM's importer leaves out")
+            raise ModelError(f"takes {value.name!r}, which is not computed")
         variable = _variable(value)
         places[variable] = self._made[value]
         return variable
@@ -125,32 +108,28 @@ class _Import:
             yield
         except ModelError as error:
             raise ModelError(f"{self._name}: {what} {error}") from error
-        # TVM's converters fail in whatever way they can: KeyError, AssertionError, TVMError …
+        # What Relay's operators do not take, they refuse in whatever way they can.
         except Exception as error:
             said = self._said[0] if self._said else f"{type(error).__name__}: {reason_of(error)}"
             raise ModelError(
-                f"{self._name}: {what} cannot be read by TVM's importer ({said}); save the "
-                "model without it, or in another opset"
+                f"{self._name}: {what} cannot be written in Relay ({said}); save the model "
+                "without it, or in another opset"
             ) from error
 
 
 def _variable(value: ir.Value) -> relay.Var:
     if not is_static(value):
         raise ModelError(f"has {value.name!r} of type {value.type} and shape {value.shape}")
+    _require_relay_type(value)
     return relay.var(str(value.name), shape=extents(value), dtype=str(dtype_of(value)))
 
 
-def _attributes(node: ir.Node) -> dict[str, Any]:
-    """Attributes by name, as TVM's converters take them."""
-    return {name: _plain(attribute) for name, attribute in node.attributes.items()}
-
-
-def _plain(attribute: ir.Attr) -> Any:
-    if attribute.type is ir.AttributeType.STRING:
-        return attribute.as_string().encode()
-    if attribute.type is ir.AttributeType.TENSOR:
-        return ir.to_proto(attribute.as_tensor())
-    return attribute.value
+def _require_relay_type(value: ir.Value) -> None:
+    """Refuse a type that Relay lacks: text, complex numbers, several numbers a byte."""
+    if value.dtype is not None and str(dtype_of(value)) not in _TYPES:
+        raise ModelError(
+            f"has {value.name!r} of the type {value.dtype.name}, which Relay lacks; give another"
+        )
 
 
 def _require_type(value: ir.Value, made: Any) -> None:
@@ -160,52 +139,6 @@ def _require_type(value: ir.Value, made: Any) -> None:
     found = [int(extent) for extent in made.shape]
     if found != list(extents(value)) or made.dtype != str(dtype_of(value)):
         raise ModelError(
-            f"gives {made.dtype}{found} in TVM's importer, and {dtype_of(value)}"
-            f"{list(extents(value))} in ONNX"
+            f"gives {made.dtype}{found} in Relay, and {dtype_of(value)}{list(extents(value))} in "
+            "ONNX; leave it out"
         )
-
-
-@contextmanager
-def _own_converters() -> Iterator[None]:
-    """Have TVM's importer use ours where its own are wrong, and look its own up once."""
-    original = frontend._get_convert_map  # noqa: SLF001 - there is no other door
-    known = {**original(NORMAL_OPSET), **OLD}
-    frontend._get_convert_map = lambda _: known  # noqa: SLF001
-    try:
-        yield
-    finally:
-        frontend._get_convert_map = original  # noqa: SLF001
-
-
-_PACKED = ("FLOAT4E2M1", "INT2", "INT4", "UINT2", "UINT4")
-
-
-class _Types(dict[int, Any]):
-    """NumPy's data types by ONNX's."""
-
-    def __getitem__(self, kind: int) -> Any:
-        dtype = super().__getitem__(kind)
-        name = onnx.TensorProto.DataType.Name(kind)
-        if name in _PACKED:
-            raise ModelError(f"has the type {name}, of several numbers a byte; give it as INT8")
-        return dtype
-
-
-@contextmanager
-def _onnx_mapping() -> Iterator[None]:
-    """Lend TVM's importer a module that onnx 1.15 deprecated and later ones lack."""
-    name = "onnx.mapping"
-    if importlib.util.find_spec(name) is not None:
-        yield
-        return
-    lent = ModuleType(name)
-    # Number 0 is UNDEFINED, which has no data type.
-    kinds = [kind for kind in onnx.TensorProto.DataType.values() if kind]
-    lent.TENSOR_TYPE_TO_NP_TYPE = _Types(  # type: ignore[attr-defined]
-        (kind, onnx.helper.tensor_dtype_to_np_dtype(kind)) for kind in kinds
-    )
-    sys.modules[name] = lent
-    try:
-        yield
-    finally:
-        del sys.modules[name]

@@ -1,15 +1,25 @@
-"""Converters of operators that move elements and change none: slices, pads, gathers, shapes."""
+"""Converters of operators that move elements and change none: slices, pads, joins, shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
+from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import extents
-from tvm_ios.relay.frontends.onnx.converters.converter import converter, known
+from tvm_ios.relay.frontends.onnx.converters.converter import (
+    axis_of,
+    converter,
+    fixed,
+    known,
+    require_known,
+    shape_of,
+    type_of,
+)
 
 
 @converter("Reshape", "Flatten", "Squeeze", "Unsqueeze")
@@ -42,12 +52,84 @@ def pad(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return relay.nn.pad(inputs[0], widths, 0 if value is None else value, pad_mode=mode)
 
 
-@converter("Gather")
-def gather(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Slices at indices along an axis; the indices are not negative."""
-    axis = node.attributes.get_int("axis", 0)
-    index = known(node, 1)
-    if isinstance(index, int):  # one slice, which is a view where it is of the first axis
-        part = relay.strided_slice(inputs[0], [index], [index + 1], axes=[axis])
-        return relay.squeeze(part, [axis])
-    return relay.take(inputs[0], inputs[1], axis=axis, mode="clip")
+@converter("Transpose")
+def transpose(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The same elements with axes in another order."""
+    return relay.transpose(inputs[0], node.attributes.get_ints("perm", None))
+
+
+@converter("Concat")
+def concat(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Tensors one behind the other."""
+    return relay.concatenate(list(inputs), axis_of(node, 0))
+
+
+@converter("Split")
+def split(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Parts of a tensor along an axis, whose extents are those of the results."""
+    axis = axis_of(node, 0)
+    if len(node.outputs) == 1:
+        return inputs[0]
+    sizes = [extents(output)[axis] for output in node.outputs]
+    return relay.split(inputs[0], np.cumsum(sizes)[:-1].tolist(), axis)
+
+
+@converter("Tile")
+def tile(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A tensor repeated along its axes."""
+    counts = require_known(node, 1, "repeats")
+    return relay.tile(inputs[0], counts) if counts else inputs[0]
+
+
+@converter("Identity")
+def copy(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+    """The same tensor."""
+    return inputs[0]
+
+
+@converter("ConstantOfShape")
+def filled(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+    """One number everywhere."""
+    given = node.attributes.get_tensor("value", None)
+    value = np.zeros((), "float32") if given is None else np.asarray(given.numpy()).reshape(())
+    dtype = type_of(node)
+    return relay.full(fixed(value.astype(dtype)), extents(node.outputs[0]), dtype)
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Channels put side by side in the image."""
+    size, mode = node.attributes.get_int("blocksize"), node.attributes.get_string("mode", "DCR")
+    return relay.nn.depth_to_space(inputs[0], size, layout="NCHW", mode=mode)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Blocks of the image put into channels."""
+    return relay.nn.space_to_depth(inputs[0], node.attributes.get_int("blocksize"))
+
+
+@converter("Trilu")
+def triangle(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Zero above or below a diagonal."""
+    rows, columns = shape_of(node)[-2:]
+    given = known(node, 1) if len(node.inputs) > 1 else 0
+    if given is None:
+        raise ModelError("takes a diagonal that only the run tells; give a constant")
+    first = given[0] if isinstance(given, list) else given
+    kept = np.tri(rows, columns, first, dtype=bool)
+    if node.attributes.get_int("upper", 1):
+        kept = ~np.tri(rows, columns, first - 1, dtype=bool)
+    return relay.where(fixed(kept), inputs[0], relay.const(0, type_of(node)))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The first elements of each sequence in the other order."""
+    attributes = node.attributes
+    return relay.reverse_sequence(
+        inputs[0],
+        inputs[1],
+        attributes.get_int("time_axis", 0),
+        attributes.get_int("batch_axis", 1),
+    )

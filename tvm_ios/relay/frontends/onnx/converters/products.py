@@ -9,38 +9,47 @@ import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.onnx.values import dtype_of, extents
-from tvm_ios.relay.frontends.onnx.converters.converter import converter
+from tvm_ios.onnx.values import extents
+from tvm_ios.relay.frontends.onnx.converters.converter import converter, number, shape_of, type_of
+
+__all__ = ["product"]
 
 
 @converter("MatMul")
 def matmul(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A product of matrices, or of stacks of them."""
+    shapes = shape_of(node), shape_of(node, 1)
+    return product(inputs[0], inputs[1], *shapes, extents(node.outputs[0]), type_of(node))
+
+
+def product(
+    left: Any,
+    right: Any,
+    shape: tuple[int, ...],
+    other: tuple[int, ...],
+    made: tuple[int, ...],
+    dtype: str,
+) -> Any:
     """A product of matrices: dense where the second is one matrix, else batched.
 
-    The second matrix is handed over transposed, as TVM's and libraries' kernels take it.
+    The second matrix is handed over transposed, as TVM's and libraries' kernels take it. ``shape``
+    and ``other`` are the extents of both, ``made`` those of the result.
     """
-    left, right = inputs
-    left_value, right_value = node.inputs
-    assert left_value is not None
-    assert right_value is not None
-    shape, other = extents(left_value), extents(right_value)
-    made = extents(node.outputs[0])
-    dtype = str(dtype_of(node.outputs[0]))
     if len(shape) == 1:
         left, shape = relay.reshape(left, (1, *shape)), (1, *shape)
     if len(other) == 1:
         right, other = relay.reshape(right, (*other, 1)), (*other, 1)
     if len(other) == 2:
         flat = left if len(shape) == 2 else relay.reshape(left, (-1, shape[-1]))
-        product = relay.nn.dense(flat, relay.transpose(right), out_dtype=dtype)
+        found = relay.nn.dense(flat, relay.transpose(right), out_dtype=dtype)
     else:
         batch = np.broadcast_shapes(shape[:-2], other[:-2])
         left, right = (
             _three_axes(each, extent, batch) for each, extent in ((left, shape), (right, other))
         )
-        product = relay.nn.batch_matmul(left, relay.transpose(right, (0, 2, 1)), out_dtype=dtype)
+        found = relay.nn.batch_matmul(left, relay.transpose(right, (0, 2, 1)), out_dtype=dtype)
     full = (int(np.prod(shape[:-1])), other[-1])
-    return product if len(other) == 2 and full == made else relay.reshape(product, made)
+    return found if len(other) == 2 and full == made else relay.reshape(found, made)
 
 
 def _three_axes(value: Any, shape: tuple[int, ...], batch: tuple[int, ...]) -> Any:
@@ -49,3 +58,29 @@ def _three_axes(value: Any, shape: tuple[int, ...], batch: tuple[int, ...]) -> A
     if shape != wanted:
         value = relay.broadcast_to(value, wanted)
     return value if len(wanted) == 3 else relay.reshape(value, (-1, *shape[-2:]))
+
+
+@converter("Gemm")
+def gemm(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A product of two matrices, transposed and scaled, and a third one that is added."""
+    left, right = inputs[:2]
+    bias = inputs[2] if len(inputs) > 2 else None
+    attributes, dtype = node.attributes, type_of(node)
+    if attributes.get_int("transA", 0):
+        left = relay.transpose(left)
+    if not attributes.get_int("transB", 0):
+        right = relay.transpose(right)
+    if attributes.get_float("alpha", 1.0) != 1:
+        left = left * number(node, "alpha", 1.0)
+    made = relay.nn.dense(left, right, units=extents(node.outputs[0])[1], out_dtype=dtype)
+    if bias is None:
+        return made
+    if attributes.get_float("beta", 1.0) != 1:
+        bias = number(node, "beta", 1.0) * bias
+    return made + bias
+
+
+@converter("Einsum")
+def einsum(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A sum of products by names of axes, one element after another."""
+    return relay.einsum(list(inputs), node.attributes.get_string("equation"))

@@ -1,0 +1,185 @@
+"""Converters of operators on one element, or on two at the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from tvm import relay
+
+from tvm_ios.onnx.values import dtype_of, required
+from tvm_ios.relay.frontends.exact_arithmetic import round_to_even
+from tvm_ios.relay.frontends.onnx.converters.converter import (
+    CONVERTERS,
+    converter,
+    require_known,
+    type_of,
+)
+
+SAME: dict[str, Callable[..., Any]] = {
+    "Abs": relay.abs,
+    "Acos": relay.acos,
+    "Acosh": relay.acosh,
+    "Add": relay.add,
+    "And": relay.logical_and,
+    "Asin": relay.asin,
+    "Asinh": relay.asinh,
+    "Atan": relay.atan,
+    "Atanh": relay.atanh,
+    "BitwiseAnd": relay.bitwise_and,
+    "BitwiseNot": relay.bitwise_not,
+    "BitwiseOr": relay.bitwise_or,
+    "BitwiseXor": relay.bitwise_xor,
+    "Ceil": relay.ceil,
+    "Cos": relay.cos,
+    "Cosh": relay.cosh,
+    "Div": relay.divide,
+    "Equal": relay.equal,
+    "Erf": relay.erf,
+    "Exp": relay.exp,
+    "Floor": relay.floor,
+    "Greater": relay.greater,
+    "GreaterOrEqual": relay.greater_equal,
+    "IsNaN": relay.isnan,
+    "Less": relay.less,
+    "LessOrEqual": relay.less_equal,
+    "Log": relay.log,
+    "Mul": relay.multiply,
+    "Neg": relay.negative,
+    "Not": relay.logical_not,
+    "Or": relay.logical_or,
+    "Sigmoid": relay.sigmoid,
+    "Sign": relay.sign,
+    "Sin": relay.sin,
+    "Sinh": relay.sinh,
+    "Sqrt": relay.sqrt,
+    "Sub": relay.subtract,
+    "Tan": relay.tan,
+    "Tanh": relay.tanh,
+    "Where": relay.where,
+    "Xor": relay.logical_xor,
+}
+"""Operators of Relay that are the same as ONNX's, without attributes."""
+
+
+def _as_in_relay(operator: Callable[..., Any]) -> Any:
+    def convert(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+        return operator(*inputs)
+
+    return convert
+
+
+CONVERTERS.update({name: _as_in_relay(operator) for name, operator in SAME.items()})
+
+
+@converter("Max")
+def greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+    """The greatest of any number of values."""
+    return reduce(relay.maximum, inputs)
+
+
+@converter("Min")
+def least(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+    """The least of any number of values."""
+    return reduce(relay.minimum, inputs)
+
+
+@converter("Sum")
+def total(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
+    """The sum of any number of values."""
+    return reduce(relay.add, inputs)
+
+
+@converter("Mean")
+def mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The mean of any number of values."""
+    return reduce(relay.add, inputs) / relay.const(len(inputs), type_of(node))
+
+
+@converter("Clip")
+def clip(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Values within bounds, which are two constants in order."""
+    low, high = (require_known(node, place, "a bound") for place in (1, 2))
+    dtype = dtype_of(node.outputs[0])
+    if dtype.kind in "iu" and max(abs(low), abs(high)) > 2**53:
+        return relay.minimum(relay.maximum(inputs[0], inputs[1]), inputs[2])
+    return relay.clip(inputs[0], float(low), float(high))
+
+
+@converter("Reciprocal")
+def reciprocal(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """One by a value."""
+    return relay.const(1, type_of(node)) / inputs[0]
+
+
+@converter("Round")
+def nearest(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The nearest whole number, of two that are as near the even one."""
+    return round_to_even(inputs[0], type_of(node))
+
+
+@converter("Pow")
+def power(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A power, whose exponent may be of another type; whole ones are computed in float64."""
+    value, exponent = inputs
+    dtype = type_of(node)
+    inner = dtype if dtype_of(node.outputs[0]).kind != "i" else "float64"
+    if inner != dtype:
+        value = relay.cast(value, inner)
+    if str(dtype_of(required(node, 1))) != inner:
+        exponent = relay.cast(exponent, inner)
+    found = relay.power(value, exponent)
+    return found if inner == dtype else relay.cast(found, dtype)
+
+
+@converter("Mod")
+def remainder(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A remainder with the sign of the divisor, or of the dividend where ``fmod`` says so."""
+    left, right = inputs
+    dtype = type_of(node)
+    if node.attributes.get_int("fmod", 0):
+        return relay.mod(left, right)
+    if not dtype.startswith("float"):
+        return relay.floor_mod(left, right)
+    # Relay's floor_mod makes NaN of infinite divisors.
+    zero = relay.const(0, dtype)
+    rest = relay.mod(left, right)
+    other = relay.not_equal(relay.less(rest, zero), relay.less(right, zero))
+    moved = relay.logical_and(relay.not_equal(rest, zero), other)
+    return relay.where(moved, rest + right, rest)
+
+
+@converter("BitShift")
+def shift(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Bits moved by some places."""
+    left = node.attributes.get_string("direction", "LEFT") == "LEFT"
+    return (relay.left_shift if left else relay.right_shift)(*inputs)
+
+
+@converter("IsInf")
+def is_infinite(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Whether values are infinite, in one direction or both."""
+    dtype = type_of(node, of_input=True)
+    ways = [
+        relay.equal(inputs[0], relay.const(sign * np.inf, dtype))
+        for name, sign in (("detect_positive", 1), ("detect_negative", -1))
+        if node.attributes.get_int(name, 1)
+    ]
+    if not ways:
+        return relay.not_equal(inputs[0], inputs[0]) & relay.equal(inputs[0], inputs[0])
+    return reduce(relay.logical_or, ways)
+
+
+@converter("Cast")
+def cast(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Values of another type; what is not zero is true."""
+    was, dtype = dtype_of(required(node)), dtype_of(node.outputs[0])
+    if dtype.kind == "b" and was.kind != "b":
+        return relay.not_equal(inputs[0], relay.const(0, str(was)))
+    if dtype.kind == "u" and was.kind == "f" and dtype.itemsize < 8:
+        # From floating point straight to unsigned, negative numbers would be anything.
+        return relay.cast(relay.cast(inputs[0], "int64"), str(dtype))
+    return relay.cast(inputs[0], str(dtype))

@@ -1,0 +1,88 @@
+"""Converters of whole numbers that stand for others by scale and zero point, and their products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from tvm import relay
+
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.values import dtype_of, extents, required
+from tvm_ios.relay.frontends.exact_arithmetic import round_to_even
+from tvm_ios.relay.frontends.onnx.converters.converter import (
+    axis_of,
+    converter,
+    shape_of,
+    type_of,
+)
+from tvm_ios.relay.frontends.onnx.converters.convolutions import convolution
+from tvm_ios.relay.frontends.onnx.converters.products import product
+
+
+@converter("QuantizeLinear")
+def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Whole numbers for numbers, rounded to even and limited to what the type holds."""
+    scale, zero = _along_axis(node, inputs, 1), _along_axis(node, inputs, 2)
+    real, dtype = str(dtype_of(required(node, 1))), type_of(node)
+    data = inputs[0] if type_of(node, of_input=True) == real else relay.cast(inputs[0], real)
+    limits = np.iinfo(dtype)
+    whole = round_to_even(data / scale, real) + relay.cast(zero, real)
+    return relay.cast(relay.clip(whole, limits.min, limits.max), dtype)
+
+
+@converter("DequantizeLinear")
+def dequantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Numbers that whole numbers stand for."""
+    scale, zero = _along_axis(node, inputs, 1), _along_axis(node, inputs, 2)
+    whole = relay.cast(inputs[0], "int32") - relay.cast(zero, "int32")
+    return relay.cast(whole, type_of(node)) * scale
+
+
+def _along_axis(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:
+    """Scale or zero point, of which there is one, or one for each place of an axis."""
+    if place >= len(inputs) or inputs[place] is None:
+        raise ModelError("has no zero point, which tells the data type; give one")
+    shape, rank = shape_of(node, place), len(shape_of(node))
+    if len(shape) > 1:
+        raise ModelError("has scales for blocks; give one, or one for each place of an axis")
+    if not shape or not rank:
+        return relay.reshape(inputs[place], ()) if shape else inputs[place]
+    if shape == (1,):
+        return relay.reshape(inputs[place], ())
+    behind = rank - 1 - axis_of(node, 1)
+    return relay.reshape(inputs[place], (-1, *[1] * behind)) if behind else inputs[place]
+
+
+@converter("MatMulInteger")
+def matmul_integer(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A product of matrices of whole numbers less their zero points, exact in int32."""
+    left, right = (_less_zero(node, inputs, place) for place in (0, 1))
+    shapes = shape_of(node), shape_of(node, 1)
+    return product(left, right, *shapes, extents(node.outputs[0]), "int32")
+
+
+def _less_zero(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:
+    value = relay.cast(inputs[place], "int32")
+    zero = inputs[place + 2] if place + 2 < len(inputs) else None
+    if zero is None:
+        return value
+    shape = shape_of(node, place + 2)
+    if len(shape) == 1 and shape[0] > 1 and place == 0:  # one for each row
+        zero = relay.reshape(zero, (-1, 1))
+    return value - relay.cast(zero, "int32")
+
+
+@converter("ConvInteger")
+def conv_integer(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A convolution of whole numbers less their zero points, exact in int32."""
+    zeros = [inputs[place] if place < len(inputs) else None for place in (2, 3)]
+    data, weight = (relay.cast(each, "int32") for each in inputs[:2])
+    if zeros[0] is not None:
+        data = data - relay.reshape(relay.cast(zeros[0], "int32"), ())
+    if zeros[1] is not None:
+        rank = len(shape_of(node, 1))
+        weight = weight - relay.reshape(relay.cast(zeros[1], "int32"), (-1, *[1] * (rank - 1)))
+    return convolution(node, data, weight, out_dtype="int32")

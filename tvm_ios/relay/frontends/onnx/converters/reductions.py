@@ -1,0 +1,160 @@
+"""Converters of reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+from tvm import relay
+
+from tvm_ios.onnx.values import dtype_of, extents, required
+from tvm_ios.relay.frontends.exact_arithmetic import extreme
+from tvm_ios.relay.frontends.onnx.converters.converter import (
+    axis_of,
+    converter,
+    require_known,
+    shape_of,
+    type_of,
+)
+
+Reduction = Callable[[Any, Sequence[int], bool], Any]
+
+
+def _axes(node: ir.Node) -> list[int]:
+    rank = len(shape_of(node))
+    given = require_known(node, 1, "axes") if len(node.inputs) > 1 else []
+    return sorted(axis % rank for axis in given) or list(range(rank))
+
+
+def _reduced(node: ir.Node, value: Any, reduce: Reduction) -> Any:
+    """What a reduction of Relay makes of a tensor; of one number Relay has none."""
+    axes, keep = _axes(node), bool(node.attributes.get_int("keepdims", 1))
+    if axes:
+        return reduce(value, axes, keep)
+    return relay.reshape(reduce(relay.reshape(value, (1,)), [0], keep), ())
+
+
+@converter("ReduceSum")
+def total(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The sum."""
+    return _reduced(node, inputs[0], relay.sum)
+
+
+@converter("ReduceMean")
+def mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The mean."""
+    return _reduced(node, inputs[0], relay.mean)
+
+
+@converter("ReduceProd")
+def product(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The product."""
+    return _reduced(node, inputs[0], relay.prod)
+
+
+@converter("ReduceL1")
+def absolute(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The sum of absolute values."""
+    return _reduced(node, relay.abs(inputs[0]), relay.sum)
+
+
+@converter("ReduceSumSquare")
+def squares(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The sum of squares."""
+    return _reduced(node, inputs[0] * inputs[0], relay.sum)
+
+
+@converter("ReduceL2")
+def length(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The root of the sum of squares; that of whole numbers is cut to a whole one."""
+    value, dtype = inputs[0], type_of(node)
+    whole = dtype_of(node.outputs[0]).kind in "iu"
+    value = relay.cast(value, "float64") if whole else value
+    found = relay.sqrt(_reduced(node, value * value, relay.sum))
+    return relay.cast(found, dtype) if whole else found
+
+
+@converter("ReduceLogSum")
+def logarithm(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The logarithm of the sum; that of whole numbers is cut to a whole one."""
+    found, dtype = _reduced(node, inputs[0], relay.sum), type_of(node)
+    if dtype_of(node.outputs[0]).kind in "iu":
+        return relay.cast(relay.log(relay.cast(found, "float64")), dtype)
+    return relay.log(found)
+
+
+@converter("ReduceLogSumExp")
+def logarithm_of_exponentials(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The logarithm of the sum of exponentials; that of whole numbers is cut to a whole one."""
+    if dtype_of(node.outputs[0]).kind in "iu":
+        wide = relay.cast(inputs[0], "float64")
+        return relay.cast(_reduced(node, wide, relay.logsumexp), type_of(node))
+    return _reduced(node, inputs[0], relay.logsumexp)
+
+
+@converter("ReduceMax", "ReduceMin")
+def extreme_value(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The greatest or the least value; of truth values, whether any or all are true."""
+    reduce = relay.max if node.op_type == "ReduceMax" else relay.min
+    dtype = type_of(node)
+    if dtype == "bool":
+        found = _reduced(node, relay.cast(inputs[0], "int8"), reduce)
+        return relay.cast(found, "bool")
+    return extreme(lambda value: _reduced(node, value, reduce), inputs[0], dtype)
+
+
+@converter("ArgMax", "ArgMin")
+def place(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The place of the greatest or the least value: the first, or the last of several."""
+    find = relay.argmax if node.op_type == "ArgMax" else relay.argmin
+    axis, keep = axis_of(node, 0), bool(node.attributes.get_int("keepdims", 1))
+    last = bool(node.attributes.get_int("select_last_index", 0))
+    if not shape_of(node):
+        return relay.const(0, "int64")
+    return relay.cast(find(inputs[0], axis, keep, False, last), "int64")
+
+
+@converter("GlobalAveragePool")
+def global_mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The mean of each image."""
+    shape = extents(required(node))
+    if len(shape) == 4:
+        return relay.nn.global_avg_pool2d(inputs[0])
+    return relay.mean(inputs[0], list(range(2, len(shape))), True)
+
+
+@converter("GlobalMaxPool")
+def global_greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The greatest value of each image."""
+    shape = extents(required(node))
+    if len(shape) == 4:
+        return relay.nn.global_max_pool2d(inputs[0])
+    axes = list(range(2, len(shape)))
+    return extreme(lambda value: relay.max(value, axes, True), inputs[0], type_of(node))
+
+
+@converter("GlobalLpPool")
+def global_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """A norm of each image."""
+    power = node.attributes.get_int("p", 2)
+    axes = list(range(2, len(shape_of(node))))
+    value, dtype = relay.abs(inputs[0]), type_of(node)
+    raised = value if power == 1 else relay.power(value, relay.const(power, dtype))
+    found = relay.sum(raised, axes, True)
+    return found if power == 1 else relay.power(found, relay.const(1 / power, dtype))
+
+
+@converter("CumSum")
+def running_total(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The sum up to each place, from either end, with or without the place itself."""
+    axis = int(_one(require_known(node, 1, "an axis"))) % len(shape_of(node))
+    exclusive = bool(node.attributes.get_int("exclusive", 0))
+    if not node.attributes.get_int("reverse", 0):
+        return relay.cumsum(inputs[0], axis, None, exclusive)
+    found = relay.cumsum(relay.reverse(inputs[0], axis), axis, None, exclusive)
+    return relay.reverse(found, axis)
+
+
+def _one(value: Any) -> Any:
+    return value[0] if isinstance(value, list) else value
