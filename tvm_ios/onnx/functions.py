@@ -60,7 +60,9 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
             ir.to_proto(node).SerializeToString(),
             [each.SerializeToString() for each in types],
         )
-    function = ir.from_proto(onnx.FunctionProto.FromString(body))
+    proto = onnx.FunctionProto.FromString(body)
+    del proto.output[len(node.outputs) :]  # a body leaves out what nobody asks for
+    function = ir.from_proto(proto)
     versions = function.opset_imports
     for inner in ir.traversal.RecursiveGraphIterator(function.graph):
         inner.version = versions.get(inner.domain, opset)

@@ -125,12 +125,11 @@ class _Walk:
                     self._graph.register_initializer(value)
 
     def _take(self, node: ir.Node) -> None:
+        builder = Builder(node.name, self._names)
         if node.domain == LATER:
-            builder = Builder(node.name, self._names)
             self._replace(node, builder, node.meta["rest"](node, builder))
             return
-        schema = schema_of(node.domain, node.op_type, node.version or NORMAL_OPSET)
-        if schema is None or not all(
+        if not all(
             value is None
             or is_static(value)
             or isinstance(value.type, (ir.OptionalType, ir.SequenceType))
@@ -138,29 +137,29 @@ class _Walk:
         ):
             self._done.append(node)
             return
-        opset, node.version = node.version, schema.since_version
-        _spell_out(node, schema)
-        if not _graphs_of(node):  # what graphs capture is not told to onnx
-            try:
-                infer(node, schema)
-            except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
-                raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
-        builder = Builder(node.name, self._names)
-        made = self._applied(node, builder, schema, opset or NORMAL_OPSET)
+        schema = schema_of(node.domain, node.op_type, node.version or NORMAL_OPSET)
+        if schema is None:
+            made = _by_rules(node, builder)
+        else:
+            made = self._applied(node, builder, schema)
         if made is None:
             _settle(node)
             self._done.append(node)
         else:
             self._replace(node, builder, made)
 
-    def _applied(
-        self, node: ir.Node, builder: Builder, schema: onnx.defs.OpSchema, opset: int
-    ) -> Outputs:
-        """What the first rule that wants another form makes of a node; None where none does."""
-        for rule in RULES.get(node.op_type, ()) if node.domain in STANDARD else ():
-            made = rule(node, builder)
-            if made is not None:
-                return made
+    def _applied(self, node: ir.Node, builder: Builder, schema: onnx.defs.OpSchema) -> Outputs:
+        """What a rule, the reference or a function makes of a node; None where nothing does."""
+        opset, node.version = node.version or NORMAL_OPSET, schema.since_version
+        _spell_out(node, schema)
+        if not _graphs_of(node):  # what graphs capture is not told to onnx
+            try:
+                infer(node, schema)
+            except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+                raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
+        made = _by_rules(node, builder)
+        if made is not None:
+            return made
         if node.op_type not in KEPT and all(is_static(value) for value in node.outputs):
             arrays = evaluated(node, schema.since_version)
             if arrays is not None:
@@ -191,6 +190,16 @@ def _release(node: ir.Node) -> None:
     """Have a node that is gone use no value any more."""
     for place in range(len(node.inputs)):
         node.replace_input_with(place, None)
+
+
+def _by_rules(node: ir.Node, builder: Builder) -> Outputs:
+    """What the first rule that wants another form makes of a node; None where none does."""
+    name = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
+    for rule in RULES.get(name, ()):
+        made = rule(node, builder)
+        if made is not None:
+            return made
+    return None
 
 
 def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:

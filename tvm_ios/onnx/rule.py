@@ -21,7 +21,7 @@ of its inputs are known, those of its outputs as far as onnx infers them.
 """
 
 RULES: dict[str, list[Rule]] = {}
-"""Rules by operator of ONNX, in the order they are tried."""
+"""Rules by operator, in the order they are tried; those of other domains as ``domain.operator``."""
 
 
 def rule(*op_types: str) -> Callable[[Rule], Rule]:

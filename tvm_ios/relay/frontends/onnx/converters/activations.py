@@ -26,14 +26,6 @@ def leaky_relu(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return relay.nn.leaky_relu(inputs[0], node.attributes.get_float("alpha", 0.01))
 
 
-@converter("PRelu")
-def prelu(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A slope below zero that broadcasts."""
-    value, slope = inputs
-    zero = relay.const(0, type_of(node))
-    return relay.where(relay.less(value, zero), relay.multiply(value, slope), value)
-
-
 @converter("ThresholdedRelu")
 def thresholded_relu(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Zero in place of what is not above a threshold."""

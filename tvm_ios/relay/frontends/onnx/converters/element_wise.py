@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
@@ -43,10 +41,13 @@ SAME: dict[str, Callable[..., Any]] = {
     "Floor": relay.floor,
     "Greater": relay.greater,
     "GreaterOrEqual": relay.greater_equal,
+    "IsInf": relay.isinf,
     "IsNaN": relay.isnan,
     "Less": relay.less,
     "LessOrEqual": relay.less_equal,
     "Log": relay.log,
+    "Max": relay.maximum,
+    "Min": relay.minimum,
     "Mul": relay.multiply,
     "Neg": relay.negative,
     "Not": relay.logical_not,
@@ -73,30 +74,6 @@ def _as_in_relay(operator: Callable[..., Any]) -> Any:
 
 
 CONVERTERS.update({name: _as_in_relay(operator) for name, operator in SAME.items()})
-
-
-@converter("Max")
-def greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
-    """The greatest of any number of values."""
-    return reduce(relay.maximum, inputs)
-
-
-@converter("Min")
-def least(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
-    """The least of any number of values."""
-    return reduce(relay.minimum, inputs)
-
-
-@converter("Sum")
-def total(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
-    """The sum of any number of values."""
-    return reduce(relay.add, inputs)
-
-
-@converter("Mean")
-def mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The mean of any number of values."""
-    return reduce(relay.add, inputs) / relay.const(len(inputs), type_of(node))
 
 
 @converter("Clip")
@@ -157,20 +134,6 @@ def shift(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Bits moved by some places."""
     left = node.attributes.get_string("direction", "LEFT") == "LEFT"
     return (relay.left_shift if left else relay.right_shift)(*inputs)
-
-
-@converter("IsInf")
-def is_infinite(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Whether values are infinite, in one direction or both."""
-    dtype = type_of(node, of_input=True)
-    ways = [
-        relay.equal(inputs[0], relay.const(sign * np.inf, dtype))
-        for name, sign in (("detect_positive", 1), ("detect_negative", -1))
-        if node.attributes.get_int(name, 1)
-    ]
-    if not ways:
-        return relay.not_equal(inputs[0], inputs[0]) & relay.equal(inputs[0], inputs[0])
-    return reduce(relay.logical_or, ways)
 
 
 @converter("Cast")

@@ -1,20 +1,17 @@
-"""Converters of operators that take or put elements by indices."""
+"""Converters of operators that take or put elements by indices, none of which is negative."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
 from tvm_ios.errors import ModelError
-from tvm_ios.onnx.values import constant, dtype_of, extents, required
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
-    fixed,
     known,
     require_known,
     shape_of,
@@ -22,41 +19,26 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
 )
 
 
-def _from_begin(node: ir.Node, inputs: Sequence[Any], extent: Any) -> Any:
-    """Indices of the second input, of which negative ones count from the end of an extent."""
-    value, dtype = required(node, 1), dtype_of(required(node, 1))
-    array = constant(value)
-    if array is not None:
-        return fixed(np.where(array < 0, array + extent, array).astype(dtype))
-    moved = inputs[1] + fixed(np.asarray(extent, dtype))
-    return relay.where(relay.less(inputs[1], relay.const(0, str(dtype))), moved, inputs[1])
-
-
 @converter("Gather")
 def gather(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Slices at indices along an axis."""
     axis, index = axis_of(node, 0), known(node, 1)
-    extent = shape_of(node)[axis]
     if isinstance(index, int):  # one slice, which is a view where it is of the first axis
-        index %= extent
         part = relay.strided_slice(inputs[0], [index], [index + 1], axes=[axis])
         return relay.squeeze(part, [axis])
-    return relay.take(inputs[0], _from_begin(node, inputs, extent), axis=axis, mode="clip")
+    return relay.take(inputs[0], inputs[1], axis=axis, mode="clip")
 
 
 @converter("GatherElements")
 def gather_elements(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Elements at indices along an axis, one for each element of the result."""
-    axis = axis_of(node, 0)
-    return relay.gather(inputs[0], axis, _from_begin(node, inputs, shape_of(node)[axis]))
+    return relay.gather(inputs[0], axis_of(node, 0), inputs[1])
 
 
-def _coordinates(node: ir.Node, inputs: Sequence[Any], batch: int) -> Any:
+def _coordinates(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Indices whose last axis, which counts axes of the data, is first."""
-    shape, length = shape_of(node)[batch:], shape_of(node, 1)[-1]
-    indices = _from_begin(node, inputs, np.array(shape[:length], "int64"))
     rank = len(shape_of(node, 1))
-    return relay.transpose(indices, [rank - 1, *range(rank - 1)])
+    return relay.transpose(inputs[1], [rank - 1, *range(rank - 1)])
 
 
 @converter("GatherND")
@@ -67,7 +49,7 @@ def gather_nd(node: ir.Node, inputs: Sequence[Any]) -> Any:
     if not length:
         raise ModelError("has indices of no axis; leave the node out")
     return relay.gather_nd(
-        inputs[0], _coordinates(node, inputs, batch), batch_dims=batch, index_rank=length
+        inputs[0], _coordinates(node, inputs), batch_dims=batch, index_rank=length
     )
 
 
@@ -77,32 +59,15 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 @converter("ScatterElements")
 def scatter_elements(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """A tensor with other elements at indices along an axis."""
-    axis = axis_of(node, 0)
-    indices = _from_begin(node, inputs, shape_of(node)[axis])
     mode = _REDUCTIONS[node.attributes.get_string("reduction", "none")]
-    return relay.scatter_elements(inputs[0], indices, inputs[2], axis, mode)
+    return relay.scatter_elements(*inputs, axis_of(node, 0), mode)
 
 
 @converter("ScatterND")
 def scatter_nd(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """A tensor with other slices at rows of indices."""
     mode = _REDUCTIONS[node.attributes.get_string("reduction", "none")]
-    return relay.scatter_nd(inputs[0], _coordinates(node, inputs, 0), inputs[2], mode)
-
-
-@converter("OneHot")
-def one_hot(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """One value where an index is the place along a new axis, another one elsewhere."""
-    made = extents(node.outputs[0])
-    axis = axis_of(node, -1, len(made))
-    depth = made[axis]
-    indices = relay.cast(inputs[0], "int64")
-    negative = relay.less(indices, relay.const(0, "int64"))
-    indices = relay.where(negative, indices + relay.const(depth, "int64"), indices)
-    places = np.arange(depth).reshape(-1, *[1] * (len(made) - 1 - axis))
-    chosen = relay.equal(relay.expand_dims(indices, axis), fixed(places))
-    off, on = (relay.take(inputs[2], relay.const(place)) for place in (0, 1))
-    return relay.where(chosen, on, off)
+    return relay.scatter_nd(inputs[0], _coordinates(node, inputs), inputs[2], mode)
 
 
 @converter("TopK")

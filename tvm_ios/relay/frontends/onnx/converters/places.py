@@ -16,7 +16,6 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     converter,
     fixed,
     known,
-    require_known,
     shape_of,
     type_of,
 )
@@ -74,13 +73,6 @@ def split(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return relay.split(inputs[0], np.cumsum(sizes)[:-1].tolist(), axis)
 
 
-@converter("Tile")
-def tile(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A tensor repeated along its axes."""
-    counts = require_known(node, 1, "repeats")
-    return relay.tile(inputs[0], counts) if counts else inputs[0]
-
-
 @converter("Identity")
 def copy(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
     """The same tensor."""
@@ -94,19 +86,6 @@ def filled(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
     value = np.zeros((), "float32") if given is None else np.asarray(given.numpy()).reshape(())
     dtype = type_of(node)
     return relay.full(fixed(value.astype(dtype)), extents(node.outputs[0]), dtype)
-
-
-@converter("DepthToSpace")
-def depth_to_space(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Channels put side by side in the image."""
-    size, mode = node.attributes.get_int("blocksize"), node.attributes.get_string("mode", "DCR")
-    return relay.nn.depth_to_space(inputs[0], size, layout="NCHW", mode=mode)
-
-
-@converter("SpaceToDepth")
-def space_to_depth(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Blocks of the image put into channels."""
-    return relay.nn.space_to_depth(inputs[0], node.attributes.get_int("blocksize"))
 
 
 @converter("Trilu")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tvm import relay
 
 from tvm_ios.onnx.values import extents
-from tvm_ios.relay.frontends.onnx.converters.converter import converter, number, shape_of, type_of
+from tvm_ios.relay.frontends.onnx.converters.converter import converter, shape_of, type_of
 
 __all__ = ["product"]
 
@@ -58,26 +58,6 @@ def _three_axes(value: Any, shape: tuple[int, ...], batch: tuple[int, ...]) -> A
     if shape != wanted:
         value = relay.broadcast_to(value, wanted)
     return value if len(wanted) == 3 else relay.reshape(value, (-1, *shape[-2:]))
-
-
-@converter("Gemm")
-def gemm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A product of two matrices, transposed and scaled, and a third one that is added."""
-    left, right = inputs[:2]
-    bias = inputs[2] if len(inputs) > 2 else None
-    attributes, dtype = node.attributes, type_of(node)
-    if attributes.get_int("transA", 0):
-        left = relay.transpose(left)
-    if not attributes.get_int("transB", 0):
-        right = relay.transpose(right)
-    if attributes.get_float("alpha", 1.0) != 1:
-        left = left * number(node, "alpha", 1.0)
-    made = relay.nn.dense(left, right, units=extents(node.outputs[0])[1], out_dtype=dtype)
-    if bias is None:
-        return made
-    if attributes.get_float("beta", 1.0) != 1:
-        bias = number(node, "beta", 1.0) * bias
-    return made + bias
 
 
 @converter("Einsum")

@@ -134,17 +134,6 @@ def global_greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return extreme(lambda value: relay.max(value, axes, True), inputs[0], type_of(node))
 
 
-@converter("GlobalLpPool")
-def global_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A norm of each image."""
-    power = node.attributes.get_int("p", 2)
-    axes = list(range(2, len(shape_of(node))))
-    value, dtype = relay.abs(inputs[0]), type_of(node)
-    raised = value if power == 1 else relay.power(value, relay.const(power, dtype))
-    found = relay.sum(raised, axes, True)
-    return found if power == 1 else relay.power(found, relay.const(1 / power, dtype))
-
-
 @converter("CumSum")
 def running_total(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """The sum up to each place, from either end, with or without the place itself."""

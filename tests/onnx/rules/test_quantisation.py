@@ -1,0 +1,88 @@
+"""Steps to whole numbers and back have one form in all opsets, and compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.onnx.forms import model_of, operators_of, require_same
+
+BY_REFERENCE = 19
+"""The opset from which onnx's reference knows these operators."""
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 3, 4)).astype("float32")
+BYTES = RNG.integers(0, 255, (2, 3, 4)).astype("uint8")
+
+
+def ways(opset):
+    return ("reference", "runtime") if opset >= BY_REFERENCE else ("runtime",)
+
+
+def dtypes(opset):
+    return ["uint8", "int8", *(("int16", "uint16") if opset >= 21 else ())]
+
+
+@pytest.mark.parametrize("opset", [10, 13, 19, 21, 23])
+@pytest.mark.parametrize("zero", [True, False])
+def test_one_scale(opset, zero):
+    for dtype in dtypes(opset) if zero else ["uint8"]:
+        constants = {"scale": np.float32(0.02)} | ({"zero": np.array(3, dtype)} if zero else {})
+        made = require_same(
+            model_of("QuantizeLinear", {"x": X}, constants=constants, opset=opset),
+            {"x": X},
+            by=ways(opset),
+        )
+        assert len(made.graph.node[0].input) == 3
+        whole = RNG.integers(0, 100, X.shape).astype(dtype)
+        model = model_of("DequantizeLinear", {"x": whole}, constants=constants, opset=opset)
+        require_same(model, {"x": whole}, by=ways(opset))
+
+
+@pytest.mark.parametrize("opset", [13, 19, 21, 23])
+@pytest.mark.parametrize("axis", [-2, 0, 2])
+def test_scales_along_an_axis_that_is_counted_from_the_first(opset, axis):
+    extent = X.shape[axis]
+    constants = {
+        "scale": np.linspace(0.01, 0.05, extent, dtype="float32"),
+        "zero": np.arange(extent).astype("uint8"),
+    }
+    for op_type, value in (("QuantizeLinear", X), ("DequantizeLinear", BYTES)):
+        model = model_of(op_type, {"x": value}, constants=constants, opset=opset, axis=axis)
+        made = require_same(model, {"x": value}, by=ways(opset))
+        (attribute,) = [each for each in made.graph.node[0].attribute if each.name == "axis"]
+        assert attribute.i == axis % 3
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_scales_of_blocks_are_repeated(axis):
+    shape = list(X.shape)
+    shape[axis] = -(-shape[axis] // 2)
+    constants = {
+        "scale": RNG.uniform(0.01, 0.05, shape).astype("float32"),
+        "zero": RNG.integers(0, 9, shape).astype("uint8"),
+    }
+    for op_type, value in (("QuantizeLinear", X), ("DequantizeLinear", BYTES)):
+        if X.shape[axis] % 2 == 0:
+            model = model_of(op_type, {"x": value}, constants=constants, axis=axis, block_size=2)
+            made = require_same(model, {"x": value})
+            assert op_type not in operators_of(made)
+
+
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_products_of_whole_numbers_have_zero_points(rows):
+    left = RNG.integers(0, 255, (3, 4)).astype("uint8")
+    right = RNG.integers(-128, 127, (4, 5)).astype("int8")
+    given = {"a": left, "b": right}
+    require_same(model_of("MatMulInteger", given), given)
+    constants = {"az": RNG.integers(0, 9, rows).astype("uint8")}
+    by = ("reference", "runtime") if not rows else ("reference",)  # onnxruntime has columns only
+    if not rows:
+        require_same(model_of("MatMulInteger", given, constants=constants), given, by=by)
+    constants = {"az": np.uint8(7), "bz": RNG.integers(-9, 9, (5,)).astype("int8")}
+    require_same(model_of("MatMulInteger", given, constants=constants), given)
+
+
+def test_steps_that_the_run_tells_are_as_exact_as_onnxruntimes():
+    model = model_of("DynamicQuantizeLinear", {"x": X}, outputs=3, opset=21)
+    made = require_same(model, {"x": X}, by=("runtime",))
+    assert "DynamicQuantizeLinear" not in operators_of(made)

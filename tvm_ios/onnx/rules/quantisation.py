@@ -1,0 +1,88 @@
+"""Rules for quantisation: every step has a zero point and an axis, and scales are no blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.builder import Builder
+from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.values import dtype_of, extents, optional, required
+
+_USUAL = np.dtype("uint8")
+"""The type of quantised numbers where neither zero point nor attribute tells one."""
+
+
+@rule("QuantizeLinear", "DequantizeLinear")
+def steps(node: ir.Node, op: Builder) -> Outputs:
+    """A scale of one number, or with one for each place of an axis; zero points alike."""
+    value, scale = required(node), required(node, 1)
+    zero = optional(node, 2)
+    if zero is None:
+        zero = op.const(np.zeros(extents(scale), _whole_type(node)))
+    if node.attributes.get_int("block_size", 0):
+        return _by_block(node, scale, zero, op)
+    if extents(scale) and np.prod(extents(scale)) == 1:
+        scale, zero = op.reshape(scale, ()), op.reshape(zero, ())
+    axis = node.attributes.get_int("axis", 1)
+    rank = len(extents(value))
+    wanted = axis % rank if extents(scale) else 0
+    same = list(node.inputs) == [value, scale, zero]
+    if same and node.attributes.get_int("axis", -1) == wanted:
+        return None
+    return op.again(node, value, scale, zero, axis=wanted)
+
+
+def _whole_type(node: ir.Node) -> np.dtype[Any]:
+    """The type of a node's quantised numbers, of which it has no zero point."""
+    if node.op_type == "DequantizeLinear":
+        return dtype_of(required(node))
+    kind = node.attributes.get_int("output_dtype", 0)
+    return np.dtype(ir.DataType(kind).numpy()) if kind else _USUAL
+
+
+def _by_block(node: ir.Node, scale: ir.Value, zero: ir.Value, op: Builder) -> Outputs:
+    """Steps by numbers of their own for each element, which those of a block share."""
+    value = required(node)
+    shape = extents(value)
+    axis = node.attributes.get_int("axis", 1) % len(shape)
+    block = op.const(np.arange(shape[axis]) // node.attributes.get_int("block_size", 0))
+    spread, zeros = (op.op("Gather", each, block, axis=axis) for each in (scale, zero))
+    real = ir.DataType.from_numpy(dtype_of(scale))
+    if node.op_type == "DequantizeLinear":
+        made = dequantised(op, value, spread, zeros, real)
+        kind = node.attributes.get_int("output_dtype", 0)
+        return op.op("Cast", made, to=ir.DataType(kind)) if kind else made
+    wanted = dtype_of(zero)
+    if wanted.kind not in "iu" or wanted.name.endswith(("int2", "int4")):
+        raise ModelError(f"quantises to {wanted.name} by blocks; give int8 or uint8")
+    whole = op.op("Round", op.op("Div", op.op("Cast", value, to=real), spread))
+    whole = op.op("Add", whole, op.op("Cast", zeros, to=real))
+    limits = np.iinfo(wanted)
+    bounds = (op.const(each, dtype_of(scale)) for each in (limits.min, limits.max))
+    return op.op("Cast", op.op("Clip", whole, *bounds), to=ir.DataType.from_numpy(wanted))
+
+
+def dequantised(
+    op: Builder, value: ir.Value, scale: ir.Value, zero: ir.Value, real: ir.DataType
+) -> ir.Value:
+    """Numbers of a type for whole ones, by a scale and a zero point that broadcast."""
+    wide = [op.op("Cast", each, to=ir.DataType.INT32) for each in (value, zero)]
+    return op.op("Mul", op.op("Cast", op.op("Sub", *wide), to=real), scale)
+
+
+@rule("MatMulInteger")
+def zero_points(node: ir.Node, op: Builder) -> Outputs:
+    """Both matrices have a zero point; rows or columns may have one each."""
+    if len(node.inputs) == 4 and None not in node.inputs:
+        return None
+    zeros = [optional(node, place) for place in (2, 3)]
+    matrices = [required(node, place) for place in (0, 1)]
+    given = [
+        op.const(np.zeros((), dtype_of(matrix))) if zero is None else zero
+        for matrix, zero in zip(matrices, zeros, strict=True)
+    ]
+    return op.op("MatMulInteger", *matrices, *given)
