@@ -75,8 +75,8 @@ def test_an_output_needs_no_shape():
 def test_weights_in_other_files_are_read(tmp_path):
     path = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
     found = OnnxFile.open(path, InputShapes(batch_size=1))
-    (weights,) = found.model.graph.initializer
-    np.testing.assert_array_equal(numpy_helper.to_array(weights), WEIGHTS)
+    (weights,) = found.model.graph.initializers.values()
+    np.testing.assert_array_equal(weights.const_value.numpy(), WEIGHTS)
     (tmp_path / "w.bin").write_bytes(b"short")
     with pytest.raises(ModelError, match=r"net\.onnx: the weights 'w' cannot be read"):
         OnnxFile.open(path, InputShapes(batch_size=1))

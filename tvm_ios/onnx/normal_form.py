@@ -138,10 +138,7 @@ class _Walk:
             self._done.append(node)
             return
         schema = schema_of(node.domain, node.op_type, node.version or NORMAL_OPSET)
-        if schema is None:
-            made = _by_rules(node, builder)
-        else:
-            made = self._applied(node, builder, schema)
+        made = _by_rules(node, builder) if schema is None else self._applied(node, builder, schema)
         if made is None:
             _settle(node)
             self._done.append(node)

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relay
 
+from tvm_ios.driver.model_source import from_onnx
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.frontends.onnx.importer import import_onnx
 
 SHAPE = (2, 3, 4, 4)
 
@@ -32,7 +32,7 @@ def model(*nodes, weights=None, opset=17, outputs=("y",), shape=SHAPE, functions
 def read(made, shape=SHAPE):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a reason is in the error, and nowhere else
-        module, params = import_onnx("net.onnx", made, {"x": shape})
+        module, params = from_onnx(made, {"x": shape})
     assert params == {}
     return module
 

@@ -1,33 +1,327 @@
-"""Operators that TVM's importer gets wrong compute what onnx's reference does, or are refused."""
+"""Operators of the normal form compute in Relay what onnxruntime computes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
-from tests.relay.onnx_import.one_input import assert_as_the_reference, model, refused
+from tests.relay.onnx_import.compiled import require_as_runtime
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 3, 5, 4)).astype("float32")
+WHOLE = RNG.integers(-9, 9, (2, 3, 4)).astype("int32")
+WHOLE[WHOLE == 0] = 3
 
 
-@pytest.mark.parametrize("opset", [11, 17])
+def normal(*shape, dtype="float32"):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+ACTIVATIONS = {
+    "Celu": {"alpha": 0.7},
+    "Elu": {"alpha": 0.7},
+    "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
+    "HardSwish": {},
+    "LeakyRelu": {"alpha": 0.3},
+    "Mish": {},
+    "Relu": {},
+    "Selu": {"alpha": 1.2, "gamma": 0.8},
+    "Shrink": {"lambd": 0.3, "bias": 0.2},
+    "Softplus": {},
+    "Softsign": {},
+    "ThresholdedRelu": {"alpha": 0.3},
+}
+
+
+@pytest.mark.parametrize("op_type", ACTIVATIONS)
+def test_activations(op_type):
+    value = np.concatenate([normal(13), np.array([-150, -60, 60, 150], "float32")])
+    require_as_runtime(op_type, {"x": value}, opset=18, **ACTIVATIONS[op_type])
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelus(approximate):
+    require_as_runtime("Gelu", {"x": normal(17)}, approximate=approximate)
+
+
+@pytest.mark.parametrize("op_type", ["Div", "Mod", "Max", "Min", "Pow", "Mean"])
+def test_operators_of_two_numbers(op_type):
+    other = np.abs(normal(3, 4)) + np.float32(0.5)
+    attributes = {"fmod": 1} if op_type == "Mod" else {}
+    value = np.abs(normal(2, 3, 4)) if op_type == "Pow" else normal(2, 3, 4)
+    require_as_runtime(op_type, {"x": value, "y": other}, **attributes)
+    if op_type in ("Div", "Mod", "Max", "Min"):
+        require_as_runtime(op_type, {"x": WHOLE, "y": WHOLE[0, ::-1].copy()})
+
+
+@pytest.mark.parametrize("base", ["int32", "float32"])
+@pytest.mark.parametrize("exponent", ["int32", "float32"])
+def test_powers_of_numbers_of_two_types(base, exponent):
+    value = np.abs(RNG.integers(1, 40, (3, 4))).astype(base)
+    require_as_runtime("Pow", {"x": value, "y": np.array([0, 1, 2, 3], exponent)})
+
+
+@pytest.mark.parametrize("to", ["bool", "uint8", "int8", "int64", "float64", "float16"])
+def test_casts(to):
+    from onnx import helper
+
+    value = np.array([0, 0.4, -0.6, 1.5, 100.7], "float32")
+    value = np.abs(value) if to == "uint8" else value
+    require_as_runtime("Cast", {"x": value}, to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))
+
+
+@pytest.mark.parametrize("axes", [[1], [0, 2], None])
 @pytest.mark.parametrize(
-    "bounds", [{"low": 0.1}, {"high": 0.1}, {"low": -0.1, "high": 0.1}, {"low": 0.1, "high": -0.1}]
+    "op_type",
+    [
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSumExp",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+    ],
 )
-def test_one_bound_is_enough(bounds, opset):
-    inputs = ["x", *(name if name in bounds else "" for name in ("low", "high"))]
-    weights = {name: np.array(value, "float32") for name, value in bounds.items()}
-    node = helper.make_node("Clip", inputs, ["y"])
-    assert_as_the_reference(model(node, weights=weights, opset=opset))
+def test_reductions(op_type, axes):
+    constants = {} if axes is None else {"axes": np.array(axes, "int64")}
+    require_as_runtime(op_type, {"x": X}, constants=constants, opset=18, keepdims=0)
+    if op_type not in ("ReduceL2", "ReduceLogSumExp"):
+        value = np.sign(WHOLE) if op_type == "ReduceProd" else WHOLE
+        require_as_runtime(op_type, {"x": value}, constants=constants, opset=18)
 
 
-def test_pooling_by_a_norm_refuses_what_runtimes_differ_in():
-    apart = helper.make_node(
-        "LpPool", ["x"], ["y"], kernel_shape=[1, 1], strides=[3, 3], auto_pad="SAME_UPPER"
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+def test_places_of_extremes(op_type, last):
+    require_as_runtime(op_type, {"x": WHOLE}, axis=1, select_last_index=last, keepdims=0)
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_running_totals(reverse, exclusive):
+    constants = {"axis": np.int64(1)}
+    require_as_runtime(
+        "CumSum", {"x": X}, constants=constants, reverse=reverse, exclusive=exclusive
     )
-    assert "(LpPool) has auto_pad=SAME_UPPER with strides above kernel_shape" in refused(
-        model(apart)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_convolutions(count, groups):
+    require_as_runtime(
+        "Conv",
+        {"x": normal(2, 4, *[7] * count)},
+        constants={"w": normal(6, 4 // groups, *[3] * count), "b": normal(6)},
+        group=groups,
+        strides=[2] * count,
+        dilations=[1, 2, 1][:count],
+        pads=[*[1] * count, *[2] * count],
     )
-    rounded = helper.make_node(
-        "LpPool", ["x"], ["y"], kernel_shape=[2, 2], auto_pad="VALID", ceil_mode=1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("constant", [True, False])
+def test_transposed_convolutions(count, dilation, groups, constant):
+    weights = {"w": normal(4, 3, *[3] * count)}
+    require_as_runtime(
+        "ConvTranspose",
+        {"x": normal(1, 4, *[5] * count)} | ({} if constant else weights),
+        constants={"b": normal(3 * groups)} | (weights if constant else {}),
+        names=["x", "w", "b"],
+        group=groups,
+        strides=[3] * count,
+        dilations=[dilation] * count,
+        output_padding=[1] * count,
+        pads=[*[1] * count, *[2] * count],
     )
-    assert "(LpPool) has auto_pad=VALID" in refused(model(rounded, opset=18))
+
+
+def test_transposed_convolutions_that_cut_more_than_the_kernel_reaches():
+    weights = {"w": normal(2, 3, 1, 1)}
+    value = {"x": normal(1, 2, 5, 5)}
+    require_as_runtime(
+        "ConvTranspose", value, constants=weights, strides=[2, 2], pads=[1, 0, 1, 1], by="reference"
+    )
+
+
+@pytest.mark.parametrize("rounds_up", [0, 1])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("op_type", ["AveragePool", "LpPool", "MaxPool"])
+def test_poolings(op_type, count, rounds_up):
+    attributes = {"count_include_pad": 1} if op_type == "AveragePool" else {}
+    require_as_runtime(
+        op_type,
+        {"x": normal(2, 3, *[8, 7, 6][:count])},
+        opset=19,
+        kernel_shape=[3] * count,
+        strides=[2] * count,
+        pads=[*[1] * count, *[0] * count],
+        ceil_mode=rounds_up,
+        **attributes,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_poolings_of_bytes(dtype):
+    value = RNG.integers(np.iinfo(dtype).min, 0 if dtype == "int8" else 9, (1, 2, 5, 5))
+    inputs = {"x": value.astype(dtype)}
+    require_as_runtime("MaxPool", inputs, kernel_shape=[3, 3], pads=[1] * 4)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(
+    ("op_type", "indices", "attributes"),
+    [
+        ("Gather", [[0, -1], [2, 1]], {"axis": 1}),
+        ("GatherElements", [[[0, -1, 2, 1]] * 3] * 2, {"axis": 1}),
+        ("GatherND", [[-1, 0], [0, -2]], {}),
+        ("GatherND", [[-1], [2]], {"batch_dims": 1}),
+    ],
+)
+def test_gathers(op_type, indices, attributes, constant):
+    given = {"i": np.array(indices, "int64")}
+    require_as_runtime(
+        op_type,
+        {"x": WHOLE} | ({} if constant else given),
+        constants=given if constant else {},
+        **attributes,
+    )
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+def test_scatters(reduction):
+    indices = np.array([[[0, -1, 2, 1]]] * 2, "int64")  # fewer rows than the data
+    updates = RNG.integers(-5, 5, indices.shape).astype("int32")
+    inputs = {"x": WHOLE, "i": indices, "u": updates}
+    require_as_runtime("ScatterElements", inputs, axis=2, reduction=reduction, opset=18)
+    indices = np.array([[-2, -3], [1, 2]], "int64")
+    inputs = {"x": WHOLE, "i": indices, "u": RNG.integers(-5, 5, (2, 4)).astype("int32")}
+    require_as_runtime("ScatterND", inputs, reduction=reduction, opset=18)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_classes(axis):
+    inputs = {"i": np.array([[0, -1, 3], [2, 9, 1]], "int64")}
+    constants = {"depth": np.int64(4), "values": np.array([5, -2], "float32")}
+    require_as_runtime("OneHot", inputs, constants=constants, axis=axis)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_greatest_come_first_and_the_first_of_several(largest):
+    constants = {"k": np.array([3], "int64")}
+    require_as_runtime(
+        "TopK", {"x": WHOLE}, constants=constants, outputs=2, axis=1, largest=largest
+    )
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_functions_along_an_axis(op_type, axis):
+    require_as_runtime(op_type, {"x": X * 30}, axis=axis)
+
+
+def test_norms():
+    scale, bias = normal(3), normal(3)
+    statistics = {"m": normal(3), "v": np.abs(normal(3))}
+    constants = {"s": scale, "b": bias}
+    require_as_runtime("BatchNormalization", {"x": X}, constants=constants | statistics, opset=15)
+    require_as_runtime("InstanceNormalization", {"x": X}, constants=constants, epsilon=0.1)
+    constants = {"s": normal(5, 4), "b": normal(5, 4)}
+    require_as_runtime(
+        "LayerNormalization", {"x": X}, constants=constants, axis=2, outputs=2, opset=17
+    )
+    require_as_runtime("LRN", {"x": X}, size=3, alpha=0.1, beta=0.6, bias=1.3)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("diagonal", [-2, 0, 1])
+def test_triangles(upper, diagonal):
+    require_as_runtime("Trilu", {"x": X}, constants={"k": np.int64(diagonal)}, upper=upper)
+
+
+def test_parts_and_joins():
+    sizes = np.array([1, 4], "int64")
+    require_as_runtime("Split", {"x": X}, constants={"s": sizes}, axis=2, outputs=2)
+    require_as_runtime("Concat", {"x": X, "y": X[:, :1].copy()}, axis=-3)
+    require_as_runtime("Tile", {"x": X}, constants={"r": np.array([1, 2, 1, 3], "int64")})
+    require_as_runtime("DepthToSpace", {"x": normal(1, 8, 3, 2)}, blocksize=2, mode="CRD")
+
+
+RESIZED = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 3, 7), (2, 3, 5, 1)])
+@pytest.mark.parametrize("coordinates", RESIZED)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resized_images(mode, coordinates, sizes):
+    require_as_runtime(
+        "Resize",
+        {"x": X},
+        constants={"sizes": np.array(sizes, "int64")},
+        names=["x", "", "", "sizes"],
+        mode=mode,
+        coordinate_transformation_mode=coordinates,
+    )
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 3, 7)])
+@pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+@pytest.mark.parametrize("coordinates", RESIZED)
+def test_repeated_pixels(coordinates, rounding, sizes):
+    require_as_runtime(
+        "Resize",
+        {"x": X},
+        constants={"sizes": np.array(sizes, "int64")},
+        names=["x", "", "", "sizes"],
+        coordinate_transformation_mode=coordinates,
+        nearest_mode=rounding,
+    )
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_samples(mode, padding, corners):
+    grid = RNG.uniform(-1.3, 1.3, (2, 6, 3, 2)).astype("float32")
+    require_as_runtime(
+        "GridSample",
+        {"x": X, "grid": grid},
+        opset=20,
+        mode=mode,
+        padding_mode=padding,
+        align_corners=corners,
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_steps_to_whole_numbers_and_back(axis):
+    constants = {
+        "scale": np.linspace(0.01, 0.05, X.shape[axis], dtype="float32"),
+        "zero": np.arange(X.shape[axis]).astype("uint8"),
+    }
+    require_as_runtime("QuantizeLinear", {"x": X}, constants=constants, axis=axis)
+    whole = RNG.integers(0, 255, X.shape).astype("uint8")
+    require_as_runtime("DequantizeLinear", {"x": whole}, constants=constants, axis=axis)
+
+
+def test_products_of_whole_numbers_are_exact():
+    bytes_ = {"a": RNG.integers(0, 255, (3, 40)), "b": RNG.integers(0, 255, (40, 5))}
+    given = {name: value.astype("uint8") for name, value in bytes_.items()}
+    constants = {"az": np.uint8(7), "bz": RNG.integers(0, 255, 5).astype("uint8")}
+    require_as_runtime("MatMulInteger", given, constants=constants)
+    require_as_runtime(
+        "ConvInteger",
+        {"x": RNG.integers(0, 255, (1, 3, 6, 5)).astype("uint8")},
+        constants={"w": RNG.integers(0, 255, (4, 3, 3, 3)).astype("uint8"), "z": np.uint8(9)},
+        pads=[1] * 4,
+    )
+
+
+def test_tables_of_products():
+    require_as_runtime("Einsum", {"x": X, "y": normal(3, 4)}, equation="bchw,cw->bhw")
+    require_as_runtime("Gemm", {"x": normal(3, 4), "y": normal(5, 4)}, transB=1, alpha=0.5)

@@ -6,7 +6,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import onnx
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
@@ -21,7 +20,7 @@ from tests.relay.onnx_import.one_input import (
     read,
     refused,
 )
-from tvm_ios.relay.frontends.onnx.importer import import_onnx
+from tvm_ios.driver.model_source import from_onnx
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (1, 3, 1, 1), (1,), (4,), (2, 3, 4, 4), ()])
@@ -96,29 +95,24 @@ def test_functions_are_written_out():
     ("node", "message"),
     [
         (
-            helper.make_node("StringNormalizer", ["x"], ["y"], name="clean"),
-            r"^net\.onnx: node 'clean' \(StringNormalizer\) is an operator that TVM's importer "
-            r"does not know$",
+            helper.make_node("Det", ["x"], ["y"], name="volume"),
+            r"^the model: node 'volume' \(Det\) is an operator that is not known; save the model ",
         ),
         (
             helper.make_node("Foo", ["x"], ["y"], domain="mine"),
-            r"the node that makes 'y' \(mine\.Foo\) is of the domain 'mine', which TVM's importer ",
+            r"\(mine\.Foo\) is of the domain 'mine', which is not known; save the model with",
         ),
         (
             helper.make_node("Relu", ["x"], ["y"], domain="com.microsoft"),
-            r"\(com\.microsoft\.Relu\) is an operator that TVM's importer does not know",
+            r"\(com\.microsoft\.Relu\) is of the domain 'com.microsoft', which is not known",
         ),
         (
             helper.make_node("NonZero", ["x"], ["y"], name="where"),
-            r"node 'where' \(NonZero\) gives a result whose shape only values tell, .*\?.*static",
+            r"node 'where' \(NonZero\) gives a result whose shape only values tell, .*static",
         ),
         (
             helper.make_node("Concat", ["x", "one"], ["y"], name="join", axis=0),
-            r"node 'join' \(Concat\) cannot be read by TVM's importer \(.+\); save the model",
-        ),
-        (
-            helper.make_node("Resize", ["x", "", "scales"], ["y"], name="scale", antialias=1),
-            r"node 'scale' \(Resize\) has the attribute antialias=1, which TVM's importer passes",
+            r"node 'join' \(Concat\) is no valid ONNX: .*Concat must have same rank",
         ),
     ],
 )
@@ -135,7 +129,7 @@ def test_reductions_take_axes_as_an_input(axes):
     assert_as_the_reference(model(node, opset=18, weights={"axes": np.array(axes, "int64")}))
 
 
-@pytest.mark.parametrize("operator", ["AveragePool", "LpPool", "MaxPool"])
+@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
 @pytest.mark.parametrize(
     ("extent", "attributes"),
     [
@@ -184,89 +178,33 @@ def test_the_order_of_places_is_no_layout():
     assert_as_the_reference(model(node, shape=(1, 2, 5, 6)), (1, 2, 5, 6))
 
 
-def test_transforms_are_along_the_last_axis_of_the_signal_by_default():
-    node = helper.make_node("DFT", ["x"], ["y"])
-    assert_as_the_reference(model(node, opset=20, shape=(1, 3, 4, 1)), (1, 3, 4, 1))
-
-
-def test_half_a_spectrum_and_packed_numbers_are_refused():
-    halved = helper.make_node("DFT", ["x"], ["y"], axis=1, inverse=1, onesided=1)
-    assert "inverts a one-sided transform" in refused(model(halved, shape=(1, 4, 2)), (1, 4, 2))
+def test_packed_numbers_are_refused():
     packed = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT4)
-    assert "(Cast) has the type INT4, of several numbers a byte" in refused(model(packed, opset=21))
+    assert "(Cast) has 'y' of the type INT4, which Relay lacks" in refused(model(packed, opset=21))
 
 
-def test_what_comes_out_wrong_is_refused():
-    norm = helper.make_node(
-        "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "", ""], name="norm", training_mode=1
+def test_statistics_are_of_training():
+    nodes = helper.make_node(
+        "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "m", "v"], training_mode=1
     )
-    said = refused(model(norm, weights={"s": np.ones(3, "float32")}))
-    assert "node 'norm' (BatchNormalization) is an operator that TVM's importer gets wrong" in said
-    assert said.endswith("with training_mode=1")
-
-
-def test_outputs_that_are_left_out_are_named():
-    dropped = helper.make_node("Dropout", ["x"], ["z", "mask"], name="drop")
-    used = helper.make_node("Where", ["mask", "x", "z"], ["y"], name="use")
-    assert "node 'use' (Where) takes 'mask', an output of another node that TVM's" in refused(
-        model(dropped, used)
-    )
-    assert "output 'mask' is one that TVM's importer leaves out" in refused(
-        model(dropped, outputs=("z", "mask"))
-    )
-
-
-def test_control_flow_is_named():
-    yes = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["z"])],
-        "yes",
-        [],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
-    )
-    nodes = [
-        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
-        helper.make_node("Cast", ["most"], ["any"], to=TensorProto.BOOL),
-        helper.make_node("If", ["any"], ["y"], name="choose", then_branch=yes, else_branch=yes),
-    ]
-    assert (
-        refused(model(*nodes)) == "net.onnx: node 'choose' (If) takes one of two branches by a "
-        "value that only the run tells"
-    )
-    loop = helper.make_node("Loop", ["n", ""], ["y"], name="again", body=yes)
-    assert "node 'again' (Loop) is a loop" in refused(
-        model(loop, weights={"n": np.array(2, "int64")})
-    )
-
-
-@pytest.mark.parametrize("shape", [(2**62, 4), (2**40,)])
-def test_values_beyond_the_memory_are_refused_before_they_are_made(shape):
-    weights = {"shape": np.array(shape, "int64")}
-    filled = helper.make_node("ConstantOfShape", ["shape"], ["y"], name="fill")
-    said = "net.onnx: node 'fill' (ConstantOfShape) makes a tensor of shape"
-    assert refused(model(filled, weights=weights)).startswith(said)
-    spread = helper.make_node("Expand", ["x", "shape"], ["y"], name="spread")
-    assert "(Expand) makes a tensor of shape" in refused(
-        model(spread, weights=weights, shape=(1,)), (1,)
-    )
+    said = refused(model(nodes, weights={"s": np.ones(3, "float32")}))
+    assert "(BatchNormalization) computes statistics" in said
 
 
 def test_inputs_of_unknown_types_are_named():
-    made = model(helper.make_node("Relu", ["x"], ["y"]))
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
-    assert "net.onnx: input 'x' cannot be read by TVM's importer" in refused(made)
+    made = model(helper.make_node("Identity", ["x"], ["y"]))
+    for value in (made.graph.input[0], made.graph.output[0]):
+        value.type.tensor_type.elem_type = TensorProto.STRING
+    assert "the model: input 'x' has 'x' of the type STRING, which Relay lacks" in refused(made)
 
 
-def test_the_importer_is_as_before_afterwards():
-    from tvm.relay.frontend import onnx as frontend
-
-    before = frontend._get_convert_map
+def test_messages_of_tvm_are_printed_again_afterwards(capfd):
     refused(model(helper.make_node("NonZero", ["x"], ["y"])))
-    assert frontend._get_convert_map is before
-    with pytest.raises(tvm.TVMError):  # TVM prints its diagnostics again
+    with pytest.raises(tvm.TVMError):
         relay.transform.InferType()(
             tvm.IRModule.from_expr(relay.add(relay.const([1.0, 2.0]), relay.const([1.0, 2.0, 3.0])))
         )
-    assert onnx.__version__
+    assert "Incompatible broadcast" in capfd.readouterr().err
 
 
 @pytest.mark.slow
@@ -276,7 +214,7 @@ def test_threads_import_one_after_another():
         outputs=("y29",),
     )
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: import_onnx("net.onnx", made, {"x": SHAPE}), range(8)))
+        found = list(threads.map(lambda _: from_onnx(made, {"x": SHAPE}), range(8)))
     for module, _ in found:
         tvm.ir.assert_structural_equal(module, found[0][0])
 
@@ -305,11 +243,9 @@ def test_of_two_numbers_that_are_as_near_the_even_one_is_taken(node, weights, va
         np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.mark.parametrize(
-    "operator", ["Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"]
-)
+@pytest.mark.parametrize("operator", ["Bernoulli", "RandomNormalLike", "RandomUniformLike"])
 def test_numbers_that_are_drawn_are_no_constants(operator):
     drawn = helper.make_node(operator, ["x"], ["y"], name="draw")
-    assert f"node 'draw' ({operator}) is an operator that TVM's importer gets wrong" in refused(
+    assert "draws numbers, and compiled code would draw the same in each run" in refused(
         model(drawn)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import onnx_ir as ir
 
 from tvm_ios.errors import ModelError
@@ -56,7 +57,8 @@ def require_known(node: ir.Node) -> None:
     mode = node.attributes.get_string("auto_pad", "NOTSET")
     if mode != "NOTSET":
         raise ModelError(f"has auto_pad={mode}; give pads in its place")
-    schema = schema_of(node.domain, node.op_type, NORMAL_OPSET)
+    newest = onnx.defs.onnx_opset_version()
+    schemas = [schema_of(node.domain, node.op_type, each) for each in (NORMAL_OPSET, newest)]
     for name in node.attributes:
-        if schema is not None and name not in schema.attributes:
+        if not any(schema is not None and name in schema.attributes for schema in schemas):
             raise ModelError(f"has the attribute {name}, of an older form; save it in opset 21")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.values import dtype_of, required
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
+    fixed,
     known,
     require_known,
     shape_of,
@@ -59,8 +62,15 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 @converter("ScatterElements")
 def scatter_elements(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """A tensor with other elements at indices along an axis."""
+    axis, shape, given = axis_of(node, 0), shape_of(node), shape_of(node, 1)
     mode = _REDUCTIONS[node.attributes.get_string("reduction", "none")]
-    return relay.scatter_elements(*inputs, axis_of(node, 0), mode)
+    if all(shape[each] == given[each] for each in range(len(shape)) if each != axis):
+        return relay.scatter_elements(*inputs, axis, mode)
+    # Relay counts rows of the data where it should count those of the indices.
+    dtype = str(dtype_of(required(node, 1)))
+    places = [fixed(each.astype(dtype)) for each in np.indices(given)]
+    places[axis] = inputs[1]
+    return relay.scatter_nd(inputs[0], relay.stack(places, 0), inputs[2], mode)
 
 
 @converter("ScatterND")
