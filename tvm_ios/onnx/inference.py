@@ -11,7 +11,7 @@ import onnx.reference.ops
 import onnx.shape_inference
 import onnx_ir as ir
 
-from tvm_ios.onnx.values import array_of, dtype_of, extents
+from tvm_ios.onnx.values import array_of, dtype_of, extents, is_static
 
 __all__ = ["evaluated", "infer", "schema_of", "type_of"]
 
@@ -60,12 +60,15 @@ def evaluated(node: ir.Node, version: int) -> list[np.ndarray] | None:
     """Outputs of a node all of whose inputs are constants, by onnx's reference.
 
     None where a value is not constant, would be too large, or where the reference does not know.
+    Extents that only values tell may come out of it.
     """
     tensors = [None if value is None else value.const_value for value in node.inputs]
     if any(value is not None and value.const_value is None for value in node.inputs):
         return None
     given = max((tensor.nbytes for tensor in tensors if tensor is not None), default=0)
-    if any(_bytes_of(output) > max(given, _MOST_FOLDED_BYTES) for output in node.outputs):
+    most = max(given, _MOST_FOLDED_BYTES)
+    known = [output for output in node.outputs if is_static(output)]
+    if any(_bytes_of(output) > most for output in known):
         return None
     try:
         found = onnx.reference.ops.load_op(node.domain, node.op_type, version).eval(
@@ -78,7 +81,7 @@ def evaluated(node: ir.Node, version: int) -> list[np.ndarray] | None:
     arrays = list(found) if isinstance(found, tuple) else [found]
     arrays = [np.asarray(array) for array in arrays]
     for array, output in zip(arrays, node.outputs, strict=False):
-        if array.shape != extents(output) or array.dtype != dtype_of(output):
+        if output in known and (array.shape, array.dtype) != (extents(output), dtype_of(output)):
             return None
     return arrays
 

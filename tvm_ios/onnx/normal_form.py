@@ -157,7 +157,7 @@ class _Walk:
         made = _by_rules(node, builder)
         if made is not None:
             return made
-        if node.op_type not in KEPT and all(is_static(value) for value in node.outputs):
+        if node.op_type not in KEPT and all(_is_tensor(value) for value in node.outputs):
             arrays = evaluated(node, schema.since_version)
             if arrays is not None:
                 return [builder.const(array) for array in arrays]
@@ -205,6 +205,11 @@ def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         usual = known.default_value
         if name not in node.attributes and usual.type != onnx.AttributeProto.UNDEFINED:
             node.attributes[name] = ir.serde.deserialize_attribute(usual)
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    """Whether a value is no sequence, and not one of the optional values."""
+    return value.type is None or isinstance(value.type, ir.TensorType)
 
 
 def _is_loose(value: ir.Value) -> bool:

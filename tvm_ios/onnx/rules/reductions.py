@@ -1,12 +1,14 @@
-"""Rules for reductions: over all the axes that they say, which none says by leaving them out."""
+"""Rules for reductions: over axes that they all say, and by sums where these can say it."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.onnx.axes import nonnegative, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import extents, require_constant, required
+from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
 _REDUCTIONS = (
     "ReduceL1",
@@ -22,30 +24,83 @@ _REDUCTIONS = (
 )
 
 
+_COMPOSED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
+"""Reductions that are a sum with something done before and behind it."""
+
+
 @rule(*_REDUCTIONS)
 def axes(node: ir.Node, op: Builder) -> Outputs:
-    """Axes are a constant input, in order, none of them negative."""
+    """Axes are a constant input, in order, none of them negative; norms are sums."""
     value = required(node)
-    rank = len(extents(value))
+    rank = rank_of(value)
     as_attribute = node.attributes.get_ints("axes", None)
     given = require_constant(node, 1, "axes")
     said = tuple(as_attribute or ()) if given is None else tuple(map(int, given.ravel()))
     if not said and node.attributes.get_int("noop_with_empty_axes", 0) == 1:
         return _alone(node, op)
-    wanted = sorted({axis % rank for axis in said}) or list(range(rank))
+    wanted = sorted({nonnegative(axis, rank) for axis in said}) or list(range(rank))
+    keepdims = node.attributes.get_int("keepdims", 1)
+    if node.op_type in _COMPOSED:
+        return _composed(node, wanted, keepdims, op)
     if given is not None and list(said) == wanted:
         return None
-    keepdims = node.attributes.get_int("keepdims", 1)
     return op.op(node.op_type, value, op.const(wanted, "int64"), keepdims=keepdims)
+
+
+def _composed(node: ir.Node, axes: list[int], keepdims: int, op: Builder) -> ir.Value:
+    """A norm or logarithm as a sum."""
+    value, along = required(node), op.const(axes, "int64")
+    if node.op_type == "ReduceLogSumExp":
+        return _logarithm_of_exponentials(value, axes, keepdims, op)
+    if node.op_type in ("ReduceL2", "ReduceSumSquare"):
+        value = op.op("Mul", value, value)
+    elif node.op_type == "ReduceL1":
+        value = op.op("Abs", value)
+    made = op.op("ReduceSum", value, along, keepdims=keepdims)
+    if node.op_type == "ReduceL2":
+        return _as_real(node, made, "Sqrt", op)
+    return _as_real(node, made, "Log", op) if node.op_type == "ReduceLogSum" else made
+
+
+def _as_real(node: ir.Node, value: ir.Value, op_type: str, op: Builder) -> ir.Value:
+    """A function of real numbers, also of whole ones, whose results are whole again."""
+    kind = ir.DataType.from_numpy(dtype_of(required(node)))
+    if dtype_of(required(node)).kind not in "iu":
+        return op.op(op_type, value)
+    real = op.op("Cast", value, to=ir.DataType.DOUBLE)
+    return op.op("Cast", op.op(op_type, real), to=kind)
+
+
+def _logarithm_of_exponentials(
+    value: ir.Value, axes: list[int], keepdims: int, op: Builder
+) -> ir.Value:
+    """The logarithm of a sum of exponentials, none of which overflows.
+
+    The greatest number goes in front of the sum, where it is finite.
+    """
+    dtype = dtype_of(value)
+    if dtype.kind in "iu":
+        real = op.op("Cast", value, to=ir.DataType.DOUBLE)
+        made = op.op("ReduceLogSumExp", real, op.const(axes, "int64"), keepdims=keepdims)
+        return op.op("Cast", made, to=ir.DataType.from_numpy(dtype))
+    along, zero = op.const(axes, "int64"), op.const(np.zeros((), dtype))
+    most = op.op("ReduceMax", value, along, keepdims=1)
+    most = op.op("Where", op.op("IsInf", most), zero, most)
+    total = op.op("ReduceSum", op.op("Exp", op.op("Sub", value, most)), along, keepdims=1)
+    made = op.op("Add", op.op("Log", total), most)
+    if keepdims:
+        return made
+    shape = extents(value)
+    return op.reshape(made, [shape[axis] for axis in range(len(shape)) if axis not in axes])
 
 
 def _alone(node: ir.Node, op: Builder) -> Outputs:
     """A reduction over no axis, which is of each element by itself."""
-    value = node.inputs[0]
+    value = required(node)
     if node.op_type in ("ReduceL1", "ReduceL2"):
         return op.op("Abs", value)
     if node.op_type == "ReduceSumSquare":
         return op.op("Mul", value, value)
     if node.op_type == "ReduceLogSum":
-        return op.op("Log", value)
+        return _as_real(node, value, "Log", op)
     return value

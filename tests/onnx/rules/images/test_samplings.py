@@ -62,3 +62,13 @@ def test_blocks_that_are_added_up(image, block, told):
     model = model_of("Col2Im", inputs, constants=given, opset=18, **told)
     made = require_same(model, inputs, by=["runtime"])
     assert "ConvTranspose" in operators_of(made)
+
+
+@pytest.mark.parametrize("size", [[2, 3, 5, 6], [2, 3, 4, 5, 6]])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_grids_of_transformed_places(aligned, size):
+    axes = len(size) - 2
+    inputs = {"theta": RANDOM.standard_normal((2, axes, axes + 1)).astype("float32")}
+    given = {"size": np.array(size)}
+    model = model_of("AffineGrid", inputs, constants=given, opset=20, align_corners=aligned)
+    require_same(model, inputs, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Rules for operators of images that sample, or put blocks together."""
+"""Rules for operators of images that sample, say where, or put blocks together."""
 
 from __future__ import annotations
 
@@ -65,3 +65,21 @@ def blocks_to_image(node: ir.Node, op: Builder) -> Outputs:
         pads=pads.ravel().tolist(),
         output_padding=rest.tolist(),
     )
+
+
+@rule("AffineGrid")
+def affine_grid(node: ir.Node, op: Builder) -> Outputs:
+    """Places of a whole image are a constant matrix, which is multiplied by each transformation."""
+    transformations, size = required(node), require_constant(node, 1, "a size")
+    assert size is not None
+    images, _, *image = size.tolist()
+    dtype = dtype_of(transformations)
+    if node.attributes.get_int("align_corners", 0):
+        steps = [np.linspace(-1, 1, extent) for extent in image]
+    else:
+        steps = [(2 * np.arange(extent) + 1) / extent - 1 for extent in image]
+    places = np.meshgrid(*steps, indexing="ij")[::-1]
+    rows = np.stack([*places, np.ones(image)], -1).reshape(-1, len(image) + 1)
+    turned = op.transpose(transformations, (0, 2, 1))
+    made = op.op("MatMul", op.const(rows.astype(dtype)), turned)
+    return op.reshape(made, [images, *image, len(image)])

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from tests.onnx.forms import model_of, normal_of, operators_of, require_same
+from tvm_ios.errors import ModelError
+
+X = np.random.default_rng(0).random((2, 3, 4)).astype("float32") + 0.5
+NAMES = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
+NEAR = {"rtol": 1e-6, "atol": 1e-6}
+
+
+def reduced(name, axes, opset, **told):
+    """A model that reduces, with axes in the form of an opset."""
+    if opset < (13 if name == "Sum" else 18):
+        told = told if axes is None else {**told, "axes": axes}
+        return model_of(f"Reduce{name}", {"x": X}, opset=opset, **told)
+    constants = {} if axes is None else {"axes": np.array(axes, "int64")}
+    return model_of(f"Reduce{name}", {"x": X}, constants=constants, opset=opset, **told)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("opset", [7, 11, 12, 13, 18, 20])
+@pytest.mark.parametrize("axes", [None, [1], [2, 0], [-1], [-1, 0], [0, 1, 2]])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_axes_are_told(name, axes, keepdims, opset):
+    if axes and min(axes) < 0 and opset < 11:
+        pytest.skip("the opset has no negative axes")
+    made = require_same(reduced(name, axes, opset, keepdims=keepdims), {"x": X}, **NEAR)
+    left = {f"Reduce{each}" for each in ("Max", "Mean", "Min", "Prod", "Sum")}
+    for node in made.graph.node:
+        if node.op_type.startswith("Reduce"):
+            assert node.op_type in left
+            assert len(node.input) == 2
+            assert {each.name for each in node.attribute} == {"keepdims", "noop_with_empty_axes"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axes", [None, []])
+def test_no_axis_is_each_element(name, axes):
+    model = reduced(name, axes, 18, noop_with_empty_axes=1)
+    # onnxruntime gives the elements themselves, whatever they are reduced by.
+    made = require_same(model, {"x": X}, by=["reference"], **NEAR)
+    assert f"Reduce{name}" not in operators_of(made)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+def test_other_types(dtype):
+    inputs = {"x": (8 * X).astype(dtype)}
+    for name in ("Sum", "Max", "Mean", "Prod", "L1", "SumSquare"):
+        given = {"axes": np.array([-1])}
+        # The reference adds 32 bits to 64.
+        by = ["runtime"] if dtype == "int32" else ["runtime", "reference"]
+        require_same(model_of(f"Reduce{name}", inputs, constants=given), inputs, by=by, **NEAR)
+
+
+def test_axes_that_only_the_run_tells_are_refused():
+    inputs = {"x": X, "axes": np.array([1])}
+    with pytest.raises(ModelError, match="takes axes"):
+        normal_of(model_of("ReduceSum", inputs), inputs)
+
+
+@pytest.mark.parametrize("name", ["L2", "LogSum", "LogSumExp"])
+def test_whole_numbers_are_cut_off(name):
+    inputs = {"x": np.arange(12, dtype="int32").reshape(3, 4)}
+    by = ["reference"] if name == "L2" else ["runtime"] if name == "LogSumExp" else []
+    require_same(reduced_of(name, inputs), inputs, by=by)  # who knows whole numbers
+
+
+def test_exponentials_do_not_overflow():
+    rows = [[1e4, 1e4 - 1, 0], [-np.inf, -np.inf, -np.inf], [np.inf, 1, 0], [-1e4, -1e4, -np.inf]]
+    inputs = {"x": np.array(rows, "float32")}
+    require_same(reduced_of("LogSumExp", inputs), inputs, by=["runtime"], **NEAR)
+
+
+def reduced_of(name, inputs):
+    return model_of(f"Reduce{name}", inputs, constants={"axes": np.array([1])}, keepdims=0)
