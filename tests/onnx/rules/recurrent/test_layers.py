@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.onnx.forms import model_of, normal_of, operators_of, require_same
@@ -129,6 +130,28 @@ def test_activations_and_their_numbers(operator, name, numbered):
     given = parts(operator)
     model, inputs = layer(operator, given, activations=[name, *rest], **told)
     require_unrolled(model, inputs, by=["runtime"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_each_direction_has_activations_of_its_own(operator):
+    names = ["Elu", "Tanh", "LeakyRelu", "HardSigmoid", "Softsign", "ThresholdedRelu"]
+    count = {"RNN": 2, "GRU": 4, "LSTM": 6}[operator]
+    model, inputs = layer(
+        operator,
+        parts(operator, "bidirectional"),
+        direction="bidirectional",
+        activations=names[-count:],
+        activation_alpha=[0.3, 0.25, 0.4, 0.6],
+        activation_beta=[0.7],
+    )
+    require_unrolled(model, inputs, by=["runtime"], **EXACT)
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_numbers_of_twice_the_width(operator):
+    given = {name: value.astype("float64") for name, value in parts(operator).items()}
+    made = require_same(*layer(operator, given), by=["reference"], **EXACT)
+    assert made.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
 
 
 @pytest.mark.parametrize("linear", [0, 1])

@@ -94,9 +94,9 @@ class _Layer:
     ) -> tuple[list[ir.Value], Sequence[ir.Value]]:
         """Outputs by time, and the states after the last step."""
         op = self._op
-        zero = op.const(np.zeros((1, 1), self._dtype))
-        row: dict[int, ir.Value] = {}
-        for time in sorted(range(self._steps), reverse=backward):
+        zero = op.const(np.zeros((self._batch, self._hidden), self._dtype))
+        row = dict.fromkeys(range(self._steps), zero)
+        for time in sorted(range(self._longest()), reverse=backward):
             new = cell(op.op("Gather", given, op.const(time), axis=0), states)
             mask = self._masks[time]
             if mask is None:
@@ -104,10 +104,12 @@ class _Layer:
                 continue
             row[time] = op.op("Where", mask, new[0], zero)
             states = [op.op("Where", mask, *each) for each in zip(new, states, strict=True)]
-        width = op.const([self._batch, self._hidden])
-        # A mask that holds nowhere leaves zero of one element.
-        row = {time: op.op("Expand", v, width) if v is zero else v for time, v in row.items()}
-        return [row[time] for time in range(self._steps)], states
+        return list(row.values()), states
+
+    def _longest(self) -> int:
+        """Number of steps that a sequence of the batch may have."""
+        known = constant(optional(self._node, 4))
+        return self._steps if known is None else min(int(known.max()), self._steps)
 
     def _masks_by_step(self) -> list[ir.Value | None]:
         """Masks of the sequences that have a step, ``[batch, 1]``; None where all have it."""
