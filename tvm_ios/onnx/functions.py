@@ -61,7 +61,10 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
             [each.SerializeToString() for each in types],
         )
     proto = onnx.FunctionProto.FromString(body)
-    del proto.output[len(node.outputs) :]  # a body leaves out what nobody asks for
+    names = list(proto.output)
+    known = {name for inner in proto.node for name in inner.output} | set(proto.input)
+    del proto.output[:]
+    proto.output.extend(name for name in names if name in known)  # what somebody asks for
     function = ir.from_proto(proto)
     versions = function.opset_imports
     for inner in ir.traversal.RecursiveGraphIterator(function.graph):
@@ -70,7 +73,8 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
     values: dict[ir.Value, ir.Value | None] = dict(zip(function.inputs, given, strict=True))
     for made in copied(function, values, node.attributes):
         builder.add(made)
-    return [values[output] for output in function.outputs]
+    made_of = {output.name: values[output] for output in function.outputs}
+    return [made_of.get(name) for name in names]
 
 
 def inlined(

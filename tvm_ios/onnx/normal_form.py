@@ -35,6 +35,8 @@ __all__ = ["described", "normalised"]
 
 STANDARD = ("", "ai.onnx")
 """Domains of the operators of ONNX itself."""
+_CONSTANTS_ARE_NO_INPUTS = 4
+"""The version of the file format before which each constant has to be an input as well."""
 MOST_NODES = 200_000
 """Nodes that a model may become, by loops that are unrolled and functions that are written out."""
 DRAWN = {
@@ -78,6 +80,7 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
     _name_outputs(graph, names)
     RemoveUnusedNodesPass()(model)
     NameFixPass()(model)
+    model.ir_version = max(model.ir_version, _CONSTANTS_ARE_NO_INPUTS)
     model.opset_imports[""] = NORMAL_OPSET
     return model
 

@@ -49,7 +49,23 @@ def resized_axes(node: ir.Node) -> list[Coordinates]:
             begin=roi[place],
             end=roi[place + len(chosen)],
         )
+        _require_whole(axes[axis])
     return axes
+
+
+_BY_LAST_PLACE = ("align_corners", "tf_crop_and_resize")
+"""Modes in which the last place of the resized axis counts, and runtimes differ in where it is."""
+
+
+def _require_whole(axis: Coordinates) -> None:
+    """Refuse a rounded size where onnx goes on with the exact one, and onnxruntime does not."""
+    exact = axis.scale * np.float32(axis.extent)
+    rounded = abs(exact - axis.resized) > 1e-5 * exact
+    if axis.mode in _BY_LAST_PLACE and rounded and axis.resized > 1:
+        raise ModelError(
+            f"makes {exact} of {axis.extent} places in mode {axis.mode}, of which runtimes give "
+            "different results; give sizes in place of scales"
+        )
 
 
 def _scales(node: ir.Node) -> np.ndarray | None:
