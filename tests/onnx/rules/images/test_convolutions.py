@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.onnx.forms import model_of, normal_of, require_same
-from tvm_ios.errors import ModelError
+from tests.onnx.forms import model_of, require_same
 
 EXACT = {"rtol": 1e-5, "atol": 1e-5}
 MODES = ["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]
@@ -67,15 +66,14 @@ def test_windows_with_gaps_have_pads_too(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("opset", [7, 22])
 def test_pads_of_transposed_convolutions_are_numbers(mode, rank, seed, opset):
-    strides = {} if mode in ("NOTSET", "VALID") else {"strides": [1] * rank}
     model, inputs = convolution(
-        "ConvTranspose", seed, mode, opset, rank=rank, group=1 + seed % 2, bias=seed != 1, **strides
+        "ConvTranspose", seed, mode, opset, rank=rank, group=1 + seed % 2, bias=seed != 1
     )
     # onnx's reference takes no groups, and opset 7 of SAME_LOWER for later ones.
     require_said(model, inputs, by=["runtime"])
 
 
-@pytest.mark.parametrize("by", [-2, -1, 0, 1])
+@pytest.mark.parametrize("by", [-3, -2, -1, 0, 1])
 @pytest.mark.parametrize("mode", MODES[:3])
 @pytest.mark.parametrize("opset", [7, 22])
 def test_transposed_convolutions_have_the_size_that_is_asked_for(mode, by, opset):
@@ -89,10 +87,12 @@ def test_transposed_convolutions_have_the_size_that_is_asked_for(mode, by, opset
     assert made.graph.node[0].op_type == "ConvTranspose"
 
 
-def test_transposed_convolutions_make_nothing_up():
-    model, inputs = convolution("ConvTranspose", 5, "SAME_LOWER", 22, strides=[4, 4])
-    with pytest.raises(ModelError, match=r"has auto_pad=SAME_LOWER and is to give \["):
-        normal_of(model, inputs)
+@pytest.mark.parametrize("opset", [7, 22])
+@pytest.mark.parametrize("mode", MODES[1:3])
+def test_transposed_convolutions_make_nothing_up(mode, opset):
+    """Strides beyond the kernel give less than as many steps as the image has."""
+    model, inputs = convolution("ConvTranspose", 5, mode, opset, strides=[4, 4])
+    require_said(model, inputs, by=["runtime"])
 
 
 @pytest.mark.parametrize("zeros", [[], ["x0"], ["x0", "w0"], ["", "w0"]])

@@ -79,6 +79,16 @@ def test_what_runtimes_differ_in_is_refused(operator, apart):
         normal_of(model, {"x": x})
 
 
+@pytest.mark.parametrize("operator", SINCE)
+def test_windows_that_are_larger_than_the_image_are_refused_or_rounded_up(operator):
+    x = np.random.default_rng(0).standard_normal((1, 1, 2)).astype("float32")
+    told = {"opset": 22, "kernel_shape": [4], "pads": [1, 0], "strides": [2]}
+    require_whole(model_of(operator, {"x": x}, ceil_mode=1, **told), {"x": x})
+    model = model_of(operator, {"x": x}, **told)
+    with pytest.raises(ModelError, match=r"has windows of \[4\], larger than the image of \[2\]"):
+        normal_of(model, {"x": x})
+
+
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("rank", [1, 2, 3])

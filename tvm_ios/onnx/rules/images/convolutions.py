@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.images.windows import Window, window_of
@@ -56,9 +55,11 @@ def transposed(node: ir.Node, op: Builder) -> Outputs:
     window = window_of(node, extents(weights)[2:])
     padding = np.array(node.attributes.get_ints("output_padding", [0] * len(window.kernel)))
     missing = 0 * padding
-    if wanted or mode.startswith("SAME"):
-        size = np.array(wanted or window.image * window.strides)[-len(padding) :]
-        window, missing = _cut(window, padding, size, mode)
+    if wanted:
+        window, missing = _cut(window, padding, np.array(wanted)[-len(padding) :], mode)
+    elif mode.startswith("SAME"):
+        # What is less than as many steps as the image has stays less, as in onnxruntime.
+        window, _ = _cut(window, padding, window.image * window.strides, mode)
     attributes: dict[str, Any] = {
         **window.attributes,
         "output_padding": padding.tolist(),
@@ -83,11 +84,6 @@ def _cut(
     """Pads that cut a transposed convolution to a size, and elements that it lacks at its ends."""
     full = window.strides * (window.image - 1) + window.reach + padding
     total = full - size
-    if mode.startswith("SAME") and (total < 0).any():
-        raise ModelError(
-            f"has auto_pad={mode} and is to give {size.tolist()}, more than it computes, of which "
-            "runtimes give different results; give pads and output_padding in place of auto_pad"
-        )
     cut = np.maximum(total, 0)
     less, more = cut // 2, cut - cut // 2
     begins, ends = (less, more) if mode == "SAME_UPPER" else (more, less)

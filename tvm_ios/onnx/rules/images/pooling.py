@@ -130,8 +130,11 @@ def _window(node: ir.Node, *, rounded: bool = True) -> Window:
                 "which runtimes give different results; give pads in place of auto_pad"
             )
         return window.same(upper=mode == "SAME_UPPER")
-    if rounded and node.attributes.get_int("ceil_mode", 0) != 0:
-        return window.rounded_up()
+    if not rounded:
+        return window
+    if node.attributes.get_int("ceil_mode", 0) != 0:
+        window = window.rounded_up()
+    window.require_within()
     return window
 
 

@@ -64,6 +64,14 @@ class Window:
         counts = -(-self.image // self.strides)
         return np.asarray((counts - 1) * self.strides + self.reach - self.image)
 
+    def require_within(self) -> None:
+        """Raise ModelError for a window that is larger than the image and its pads."""
+        if (self.image + self.begins + self.ends < self.reach).any():
+            raise ModelError(
+                f"has windows of {self.reach.tolist()}, larger than the image of "
+                f"{self.image.tolist()} and its pads; give more pads or a smaller kernel"
+            )
+
     def rounded_up(self) -> Window:
         """Pads with which the last window may end beyond, but not begin behind the image."""
         free = self.image + self.begins + self.ends - self.reach
