@@ -53,6 +53,14 @@ def test_scales_along_an_axis_that_is_counted_from_the_first(opset, axis):
         assert attribute.i == axis % 3
 
 
+def test_a_list_of_one_scale_is_that_scale():
+    x = np.arange(6, dtype="uint8").reshape(1, 6)
+    given = {"x": x, "scale": np.array([0.5], "float32")}
+    constants = {"zero": np.array([3], "uint8")}
+    model = model_of("DequantizeLinear", given, constants=constants, axis=0, opset=21)
+    require_same(model, given)
+
+
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_scales_of_blocks_are_repeated(axis):
     shape = list(X.shape)

@@ -25,11 +25,11 @@ def steps(node: ir.Node, op: Builder) -> Outputs:
         zero = op.const(np.zeros(extents(scale), _whole_type(node)))
     if node.attributes.get_int("block_size", 0):
         return _by_block(node, scale, zero, op)
-    if extents(scale) and np.prod(extents(scale)) == 1:
-        scale, zero = op.reshape(scale, ()), op.reshape(zero, ())
+    places = extents(scale)
+    if places and np.prod(places) == 1:
+        scale, zero, places = op.reshape(scale, ()), op.reshape(zero, ()), ()
     axis = node.attributes.get_int("axis", 1)
-    rank = len(extents(value))
-    wanted = axis % rank if extents(scale) else 0
+    wanted = axis % len(extents(value)) if places else 0
     same = list(node.inputs) == [value, scale, zero]
     if same and node.attributes.get_int("axis", -1) == wanted:
         return None
