@@ -52,7 +52,9 @@ class Builder:
         return self.op("Reshape", value, wanted, allowzero=int(0 in shape))
 
     def transpose(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """The same elements with their axes in another order."""
+        """The same elements with their axes in another order; the value itself in the same one."""
+        if list(axes) == sorted(axes):
+            return value
         return self.op("Transpose", value, perm=list(axes))
 
     def later(

@@ -84,3 +84,15 @@ def test_triangles(upper, diagonal):
     if diagonal is not None:
         inputs = {"x": X, "k": np.array(diagonal)}
         require_same(model_of("Trilu", inputs, upper=upper, opset=14), inputs)
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "Hardmax"])
+def test_nothing_stays_nothing(op_type):
+    inputs = {"x": np.zeros((2, 0), "float32")}
+    made = require_same(model_of(op_type, inputs, opset=13), inputs, by=["runtime"])
+    assert operators_of(made) == ["Identity"]
+
+
+def test_place_of_a_single_number():
+    inputs = {"x": np.array(3, "float32")}
+    require_same(model_of("ArgMax", inputs, opset=7), inputs, by=["runtime"])

@@ -70,7 +70,9 @@ def test_gather_elements(of_indices, axis, opset):
 
 
 @pytest.mark.parametrize("opset", [11, 12, 13])
-@pytest.mark.parametrize(("shape", "batch"), [((3, 2), 0), ((1,), 0), ((4, 2), 1), ((4, 5, 1), 2)])
+@pytest.mark.parametrize(
+    ("shape", "batch"), [((3, 2), 0), ((1,), 0), ((3,), 0), ((4, 2), 1), ((4, 5, 1), 2)]
+)
 def test_gather_nd(of_indices, shape, batch, opset):
     if batch and opset < 12:
         pytest.skip("the opset has no batch_dims")

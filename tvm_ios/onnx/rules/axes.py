@@ -18,6 +18,8 @@ _OF_ONE_AXIS = 13
 def softmax(node: ir.Node, op: Builder) -> Outputs:
     """Softmax goes along one axis; along several it does so in a tensor of two axes."""
     value = required(node)
+    if 0 in extents(value):
+        return value
     old = (node.version or 0) < _OF_ONE_AXIS
     axis, shape = axis_of(node, 1 if old else -1), extents(value)
     if old and np.prod(shape[axis + 1 :]) != 1:
@@ -42,7 +44,9 @@ def _hardmax(value: ir.Value, axis: int, op: Builder) -> ir.Value:
 
 @rule("ArgMax", "ArgMin")
 def place_of_extreme(node: ir.Node, op: Builder) -> Outputs:
-    """The axis of a place is not negative."""
+    """The axis of a place is not negative; that of a single number is the first one."""
+    if not extents(required(node)):
+        return op.const(np.zeros((), "int64"))
     axis = axis_of(node, 0)
     if axis == node.attributes.get_int("axis", 0):
         return None

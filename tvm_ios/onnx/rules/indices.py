@@ -59,6 +59,9 @@ def slices(node: ir.Node, op: Builder) -> Outputs:
     batch = node.attributes.get_int("batch_dims", 0)
     sizes = extents(value)[batch:][: extents(indices)[-1]]
     places = from_first(op, indices, sizes)
+    if node.op_type == "GatherND" and len(extents(indices)) == 1:  # of which onnx infers no shape
+        one = op.op("GatherND", value, op.reshape(places, [1, len(sizes)]), batch_dims=0)
+        return op.reshape(one, extents(value)[len(sizes) :])
     return None if places is indices else op.again(node, value, places, *node.inputs[2:])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from tvm_ios.errors import ModelError
 from tvm_ios.onnx.axes import nonnegative, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
@@ -38,6 +39,8 @@ def axes(node: ir.Node, op: Builder) -> Outputs:
     said = tuple(as_attribute or ()) if given is None else tuple(map(int, given.ravel()))
     if not said and node.attributes.get_int("noop_with_empty_axes", 0) == 1:
         return _alone(node, op)
+    if "Log" in node.op_type and dtype_of(value).kind in "iu":
+        raise ModelError("takes logarithms of whole numbers; cast them to float32 before")
     wanted = sorted({nonnegative(axis, rank) for axis in said}) or list(range(rank))
     keepdims = node.attributes.get_int("keepdims", 1)
     if node.op_type in _COMPOSED:
@@ -58,17 +61,17 @@ def _composed(node: ir.Node, axes: list[int], keepdims: int, op: Builder) -> ir.
         value = op.op("Abs", value)
     made = op.op("ReduceSum", value, along, keepdims=keepdims)
     if node.op_type == "ReduceL2":
-        return _as_real(node, made, "Sqrt", op)
-    return _as_real(node, made, "Log", op) if node.op_type == "ReduceLogSum" else made
+        return _root(node, made, op)
+    return op.op("Log", made) if node.op_type == "ReduceLogSum" else made
 
 
-def _as_real(node: ir.Node, value: ir.Value, op_type: str, op: Builder) -> ir.Value:
-    """A function of real numbers, also of whole ones, whose results are whole again."""
-    kind = ir.DataType.from_numpy(dtype_of(required(node)))
-    if dtype_of(required(node)).kind not in "iu":
-        return op.op(op_type, value)
-    real = op.op("Cast", value, to=ir.DataType.DOUBLE)
-    return op.op("Cast", op.op(op_type, real), to=kind)
+def _root(node: ir.Node, value: ir.Value, op: Builder) -> ir.Value:
+    """A square root, also of whole numbers, which is cut off to a whole one."""
+    dtype = dtype_of(required(node))
+    if dtype.kind not in "iu":
+        return op.op("Sqrt", value)
+    root = op.op("Sqrt", op.op("Cast", value, to=ir.DataType.DOUBLE))
+    return op.op("Cast", root, to=ir.DataType.from_numpy(dtype))
 
 
 def _logarithm_of_exponentials(
@@ -79,10 +82,6 @@ def _logarithm_of_exponentials(
     The greatest number goes in front of the sum, where it is finite.
     """
     dtype = dtype_of(value)
-    if dtype.kind in "iu":
-        real = op.op("Cast", value, to=ir.DataType.DOUBLE)
-        made = op.op("ReduceLogSumExp", real, op.const(axes, "int64"), keepdims=keepdims)
-        return op.op("Cast", made, to=ir.DataType.from_numpy(dtype))
     along, zero = op.const(axes, "int64"), op.const(np.zeros((), dtype))
     most = op.op("ReduceMax", value, along, keepdims=1)
     most = op.op("Where", op.op("IsInf", most), zero, most)
@@ -102,5 +101,5 @@ def _alone(node: ir.Node, op: Builder) -> Outputs:
     if node.op_type == "ReduceSumSquare":
         return op.op("Mul", value, value)
     if node.op_type == "ReduceLogSum":
-        return _as_real(node, value, "Log", op)
+        return op.op("Log", value)
     return value

@@ -160,3 +160,8 @@ def test_whole_numbers_are_not_interpolated():
     require_same(resized([1, 1, 2, 1.5], inputs=inputs), inputs)
     with pytest.raises(ModelError, match="cast them"):
         normal_of(resized([1, 1, 1.7, 1.5], inputs=inputs, mode="linear"), inputs)
+
+
+def test_nothing_is_left_of_a_single_place():
+    inputs = {"x": X[:, :, :, :1]}
+    require_same(resized([1, 1, 2, 0.5], inputs=inputs, mode="linear"), inputs, by=["runtime"])

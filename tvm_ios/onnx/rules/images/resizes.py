@@ -149,6 +149,8 @@ def _added(
     value: ir.Value, axis: int, taken: Samples, rank: int, dtype: np.dtype, op: Builder
 ) -> ir.Value:
     """The sum of gathered samples, each times its weight."""
+    if not taken.places.size:
+        return op.op("Gather", value, op.const(np.zeros(0, "int64")), axis=axis)
     shape = along(rank, [(axis, len(taken.places))])
     made = None
     for places, weights in zip(taken.places.T, taken.weights.T, strict=True):
