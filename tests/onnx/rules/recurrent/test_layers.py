@@ -13,11 +13,10 @@ STEPS, BATCH, WIDTH, HIDDEN = 4, 3, 2, 5
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 COUNTS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 EXACT = {"rtol": 1e-5, "atol": 1e-6}
-random = np.random.default_rng(0)
 
 
 def numbers(*shape):
-    return (0.5 * random.standard_normal(shape)).astype("float32")
+    return (0.3 * np.random.default_rng(shape).standard_normal(shape)).astype("float32")
 
 
 def parts(operator, direction="forward", layout=0):
@@ -89,7 +88,7 @@ def test_batch_comes_first_in_the_other_layout(operator, direction):
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("lengths", [[4, 4, 4], [4, 2, 1], [2, 1, 3]])
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [4, 2, 1], [2, 0, 3], [0, 0, 0]])
 @pytest.mark.parametrize("direction", COUNTS)
 @pytest.mark.parametrize("operator", GATES)
 def test_shorter_sequences_keep_their_states(operator, direction, lengths, known):

@@ -104,6 +104,9 @@ class _Layer:
                 continue
             row[time] = op.op("Where", mask, new[0], zero)
             states = [op.op("Where", mask, *each) for each in zip(new, states, strict=True)]
+        some = self._masks[0]
+        if some is not None:  # a sequence of no step has no last states, as in onnxruntime
+            states = [op.op("Where", some, each, zero) for each in states]
         return list(row.values()), states
 
     def _longest(self) -> int:
