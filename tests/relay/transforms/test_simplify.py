@@ -5,7 +5,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
+from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_simplify
 
 DATA = relay.var("data", shape=(1, 16, 8, 8))
 RELU = relay.nn.relu(DATA)
@@ -65,3 +65,26 @@ def test_what_tvm_does_simplify_is_seen():
 def test_sums_of_one_tensor_with_itself_are_seen():
     assert adds_to_itself(typed(relay.nn.relu(MAYBE["a sum with itself"])))
     assert not adds_to_itself(typed(INERT["a sum of two"]))
+
+
+def sharing(*calls):
+    x = relay.var("x", shape=(2, 3))
+    body = relay.Tuple([call(x) for call in calls])
+    return may_share(tvm.IRModule.from_expr(relay.Function([x], body)))
+
+
+def test_calls_that_compute_the_same_may_be_shared():
+    assert sharing(relay.nn.relu, relay.nn.relu)
+    assert sharing(*[lambda x: relay.add(x, relay.const(1.0))] * 2)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (relay.nn.relu, relay.tanh),
+        (lambda x: relay.add(x, relay.const(1.0)), lambda x: relay.add(x, relay.const(2.0))),
+        (lambda x: relay.sum(x, axis=0), lambda x: relay.sum(x, axis=1)),
+    ],
+)
+def test_nothing_is_shared_where_operator_number_or_attribute_differ(calls):
+    assert not sharing(*calls)

@@ -30,7 +30,7 @@ from tvm_ios.relay.transforms.norms.channel_variances import without_channel_var
 from tvm_ios.relay.transforms.norms.whole_norms import keep_norms_whole
 from tvm_ios.relay.transforms.own_numbers import own_numbers
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
-from tvm_ios.relay.transforms.simplify import adds_to_itself, may_simplify
+from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_simplify
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -40,6 +40,10 @@ LAYOUTS = "AlterOpLayout"
 """Last pass of the first half."""
 LAYOUTS_LEVEL = 3
 """Level from which on that pass and FoldScaleAxis run."""
+FOLDING = "FoldConstant"
+FOLDING_LEVEL = 2
+SHARER = "EliminateCommonSubexpr"
+"""Pass that compares every two calls of one operator, in time by the square of their number."""
 UNSHARER = "SimplifyExpr"
 """Pass that duplicates operators of sums with equal sides."""
 SIMPLIFIERS = (UNSHARER, "SimplifyExprPostAlterOp")
@@ -107,6 +111,8 @@ def _optimize(
             if target.kind.name == "llvm":
                 module = without_channel_variances(module)
             module, held = hold_scales(module, params)
+        if _folds(opt_level, disabled):
+            module = fold_moved_constants(relay.transform.InferType()(module))
         fused, rest = relay.optimize(module, target=target, params=dict(params))
     if first.done:
         laid_out = relay.transform.InferType()(fused)
@@ -151,6 +157,12 @@ def _chooses_layouts() -> bool:
     return current.opt_level >= LAYOUTS_LEVEL and LAYOUTS not in disabled
 
 
+def _folds(opt_level: int, disabled: tuple[str, ...]) -> bool:
+    """True if the pipeline has the pass that folds constants."""
+    off = {*disabled, *(str(name) for name in PassContext.current().disabled_pass)}
+    return min(opt_level, PassContext.current().opt_level) >= FOLDING_LEVEL and FOLDING not in off
+
+
 @pass_instrument
 class _UpToLayouts:
     """Instrument that lets passes through until layouts have been chosen."""
@@ -163,7 +175,9 @@ class _UpToLayouts:
 
     def should_run(self, module: tvm.IRModule, info: Any) -> bool:
         name = str(info.name)
-        self.folds |= name == "FoldConstant"
+        self.folds |= name == FOLDING
+        if name == SHARER and not self.done:
+            return may_share(module)
         if name == UNSHARER and not self.done:
             self.unshares = adds_to_itself(module)
             return not self.unshares and may_simplify(module)
@@ -185,6 +199,8 @@ class _FromLayouts:
         if not self.begun:
             self.begun = name == LAYOUTS
             return name == WHOLE
+        if name == SHARER:
+            return may_share(module)
         return name not in SIMPLIFIERS or may_simplify(module)
 
 

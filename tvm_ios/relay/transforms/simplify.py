@@ -6,13 +6,15 @@ and one of its rewrites computes shared operators twice (seen in TVM 0.17).
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import tvm
 from tvm import relay
 
 from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import all_calls, graph_order, is_call_of
 
-__all__ = ["adds_to_itself", "may_simplify"]
+__all__ = ["adds_to_itself", "may_share", "may_simplify"]
 
 INERT = frozenset(
     {
@@ -48,6 +50,25 @@ def adds_to_itself(module: tvm.IRModule) -> bool:
         is_call_of(call, *ADDITION) and call.args[0].same_as(call.args[1])
         for call in all_calls(module["main"])
     )
+
+
+def may_share(module: tvm.IRModule) -> bool:
+    """True if ``main`` computes something twice, as far as one call shows. Linear in its size."""
+    alike: dict[tuple[object, ...], list[relay.Call]] = defaultdict(list)
+    for call in all_calls(module["main"]):
+        alike[call.op.handle.value, *map(_argument, call.args)].append(call)
+    return any(
+        len({tvm.ir.structural_hash(call.attrs) for call in calls}) < len(calls)
+        for calls in alike.values()
+        if len(calls) > 1
+    )
+
+
+def _argument(expression: relay.Expr) -> object:
+    """What tells an argument from another one; of scalars that is their value."""
+    if not is_scalar(expression):
+        return expression.handle.value
+    return expression.data.dtype, expression.data.numpy().item()
 
 
 def may_simplify(module: tvm.IRModule) -> bool:

@@ -50,6 +50,7 @@ def keep_norms_whole(module: tvm.IRModule, target: tvm.target.Target) -> tuple[t
     readers = _readers(order)
     place = {expression: number for number, expression in enumerate(order)}
     taken: set[relay.Expr] = set()
+    known_kernels: dict[int, bool] = {}
     wholes: dict[relay.Call, tuple[relay.Function, list[relay.Expr]]] = {}
     for begin in order:
         if begin in taken or not is_call_of(begin, *SUMS):
@@ -60,7 +61,7 @@ def keep_norms_whole(module: tvm.IRModule, target: tvm.target.Target) -> tuple[t
             for moves in (True, False):
                 group = _with_what_comes_before(behind, readers, taken, moves=moves)
                 members = sorted(group, key=place.__getitem__)
-                found = _function(members, target)
+                found = _function(members, target, known_kernels)
                 if found is not None:
                     break
             if found is not None:
@@ -165,9 +166,12 @@ def _ends_a_product(expression: relay.Expr, readers: Readers) -> bool:
 
 
 def _function(
-    members: Sequence[relay.Call], target: tvm.target.Target
+    members: Sequence[relay.Call], target: tvm.target.Target, known_kernels: dict[int, bool]
 ) -> tuple[relay.Function, list[relay.Expr]] | None:
-    """Fused function of a group, and what it is called with; None if no row kernel computes it."""
+    """Fused function of a group, and what it is called with; None if no row kernel computes it.
+
+    ``known_kernels`` says by hash whether one computes a function; networks repeat their norms.
+    """
     inputs: dict[relay.Expr, relay.Var] = {}
     for member in members:
         for child in children(member):
@@ -181,6 +185,9 @@ def _function(
         known[member] = make(member, arguments)
     function = relay.Function(list(inputs.values()), known[members[-1]])
     typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    if not has_row_kernel(typed, target):
+    key = tvm.ir.structural_hash(typed)
+    if key not in known_kernels:
+        known_kernels[key] = has_row_kernel(typed, target)
+    if not known_kernels[key]:
         return None
     return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)), list(inputs)
