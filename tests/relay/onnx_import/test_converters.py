@@ -269,7 +269,7 @@ def test_resized_images(mode, coordinates, sizes):
     )
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 3, 7)])
+@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 10, 8), (2, 3, 3, 7)])
 @pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
 @pytest.mark.parametrize("coordinates", RESIZED)
 def test_repeated_pixels(coordinates, rounding, sizes):
@@ -280,6 +280,21 @@ def test_repeated_pixels(coordinates, rounding, sizes):
         names=["x", "", "", "sizes"],
         coordinate_transformation_mode=coordinates,
         nearest_mode=rounding,
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("coordinates", RESIZED)
+def test_resized_lines_and_volumes(coordinates, mode, shape):
+    sizes = [*shape[:2], *(extent * 2 - axis for axis, extent in enumerate(shape[2:]))]
+    require_as_runtime(
+        "Resize",
+        {"x": normal(*shape)},
+        constants={"sizes": np.array(sizes, "int64")},
+        names=["x", "", "", "sizes"],
+        mode=mode,
+        coordinate_transformation_mode=coordinates,
     )
 
 
