@@ -340,3 +340,12 @@ def test_products_of_whole_numbers_are_exact():
 def test_tables_of_products():
     require_as_runtime("Einsum", {"x": X, "y": normal(3, 4)}, equation="bchw,cw->bhw")
     require_as_runtime("Gemm", {"x": normal(3, 4), "y": normal(5, 4)}, transB=1, alpha=0.5)
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_bits_that_are_moved(direction, constant):
+    value, places = np.array([3, 200, 255, 1], "uint8"), np.array([1, 2, 7, 0], "uint8")
+    given = {"x": value} if constant else {"x": value, "n": places}
+    constants = {"n": places} if constant else {}
+    require_as_runtime("BitShift", given, constants=constants, direction=direction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
@@ -13,6 +14,7 @@ from tvm_ios.relay.frontends.exact_arithmetic import round_to_even
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     CONVERTERS,
     converter,
+    known,
     require_known,
     type_of,
 )
@@ -131,9 +133,18 @@ def remainder(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("BitShift")
 def shift(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """Bits moved by some places."""
+    """Bits moved by some places; of more places than there are bits, no bit is left."""
+    value, places = inputs
+    dtype, bits = type_of(node), 8 * dtype_of(node.outputs[0]).itemsize
     left = node.attributes.get_string("direction", "LEFT") == "LEFT"
-    return (relay.left_shift if left else relay.right_shift)(*inputs)
+    move, given = relay.left_shift if left else relay.right_shift, known(node, 1)
+    if given is not None and 0 <= np.min(given) <= np.max(given) < bits:
+        return move(value, places)
+    last, zero = (relay.const(number, dtype) for number in (bits - 1, 0))
+    beyond = relay.logical_or(relay.greater(places, last), relay.less(places, zero))
+    some = relay.where(beyond, zero, places)
+    rest = zero if left else relay.right_shift(value, last)
+    return relay.where(beyond, rest, move(value, some))
 
 
 @converter("Cast")
