@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+import numpy as np
 import onnx
 import onnx.checker
 import onnx.shape_inference
@@ -28,7 +29,7 @@ from tvm_ios.onnx.builder import LATER, NORMAL_OPSET, Builder
 from tvm_ios.onnx.functions import expansion
 from tvm_ios.onnx.inference import evaluated, infer, schema_of
 from tvm_ios.onnx.rule import RULES, Outputs
-from tvm_ios.onnx.values import is_static
+from tvm_ios.onnx.values import dtype_of, extents, is_static
 from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["described", "normalised"]
@@ -160,6 +161,8 @@ class _Walk:
         made = _by_rules(node, builder)
         if made is not None:
             return made
+        if node.outputs and all(map(_is_empty, node.outputs)):
+            return [builder.const(np.zeros(extents(v), dtype_of(v))) for v in node.outputs]
         if node.op_type not in KEPT and all(_is_tensor(value) for value in node.outputs):
             arrays = evaluated(node, schema.since_version)
             if arrays is not None:
@@ -208,6 +211,11 @@ def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         usual = known.default_value
         if name not in node.attributes and usual.type != onnx.AttributeProto.UNDEFINED:
             node.attributes[name] = ir.serde.deserialize_attribute(usual)
+
+
+def _is_empty(value: ir.Value) -> bool:
+    """Whether a value has no elements, so that it is a constant, whatever makes it."""
+    return is_static(value) and 0 in extents(value) and value.dtype is not ir.DataType.STRING
 
 
 def _is_tensor(value: ir.Value) -> bool:

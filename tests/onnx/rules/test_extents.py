@@ -121,3 +121,9 @@ def test_range_is_a_constant(bounds):
     constants = dict(zip(("begin", "limit", "step"), bounds, strict=True))
     model = model_of("Range", {}, constants=constants, opset=11)
     require_same(model, {}, rtol=1e-6)  # runtimes add the step again and again
+
+
+def test_what_has_no_elements_is_a_constant():
+    given = {"repeats": np.array([1, 1, 0, 1])}
+    made = require_same(model_of("Tile", {"x": X}, constants=given), {"x": X})
+    assert operators_of(made) == ["Identity"]

@@ -91,6 +91,14 @@ def test_split_into_unequal_parts(count):
     require_same(model_of("Split", {"x": X}, axis=2, num_outputs=count, outputs=count), {"x": X})
 
 
+@pytest.mark.parametrize("parts", [[0, 5], [2, 0, 3], [0, 0, 5, 0]])
+def test_parts_without_places_are_constants(parts):
+    given = {"parts": np.array(parts)}
+    model = model_of("Split", {"x": X}, constants=given, outputs=len(parts), opset=13)
+    made = require_same(model, {"x": X})
+    assert operators_of(made).count("Split") == (min(len([e for e in parts if e]), 2) == 2)
+
+
 def test_split_that_does_not_add_up_is_refused():
     model = model_of("Split", {"x": X}, constants={"parts": np.array([2, 2])}, outputs=2)
     with pytest.raises(ModelError, match="add up|valid"):

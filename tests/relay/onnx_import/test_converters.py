@@ -349,3 +349,11 @@ def test_bits_that_are_moved(direction, constant):
     given = {"x": value} if constant else {"x": value, "n": places}
     constants = {"n": places} if constant else {}
     require_as_runtime("BitShift", given, constants=constants, direction=direction)
+
+
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("last", [0, 1])
+def test_places_of_the_least_values_of_a_type(op_type, last):
+    least, greatest = np.full((2, 3), -np.inf, "float32"), np.full((2, 3), np.inf, "float32")
+    for value in (np.zeros((2, 3), "uint8"), least, greatest):
+        require_as_runtime(op_type, {"x": value}, axis=1, select_last_index=last)

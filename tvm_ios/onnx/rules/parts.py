@@ -9,7 +9,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.onnx.axes import axis_of, nonnegative, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import constant, extents, optional, require_constant, required
+from tvm_ios.onnx.values import constant, dtype_of, extents, optional, require_constant, required
 
 
 @rule("Slice")
@@ -89,7 +89,7 @@ def _within(extent: int, begin: int, end: int, step: int) -> tuple[int, int, int
 
 @rule("Split")
 def split(node: ir.Node, op: Builder) -> Outputs:
-    """Extents of all parts are a constant input; one part is the whole."""
+    """Extents of all parts are a constant input, none of them zero; one part is the whole."""
     value, axis = required(node), axis_of(node, 0)
     given = require_constant(node, 1, "extents of its parts")
     extent, count = extents(value)[axis], len(node.outputs)
@@ -101,9 +101,25 @@ def split(node: ir.Node, op: Builder) -> Outputs:
         raise ModelError(f"makes parts {parts} of {extent} places; give {count} that add up")
     if count == 1:
         return [value]
+    if 0 in parts:
+        return _with_empty_parts(value, parts, axis, op)
     if given is not None and axis == node.attributes.get_int("axis", 0):
         return None
     return op.ops("Split", value, op.const(parts, "int64"), count=count, axis=axis)
+
+
+def _with_empty_parts(
+    value: ir.Value, parts: list[int], axis: int, op: Builder
+) -> list[ir.Value | None]:
+    """Parts of a tensor, of which those without places are constants."""
+    full = [part for part in parts if part]
+    shape = list(extents(value))
+    nothing = op.const(np.zeros([*shape[:axis], 0, *shape[axis + 1 :]], dtype_of(value)))
+    if not full:
+        return [nothing for _ in parts]
+    told = op.const(full, "int64")
+    made = iter(op.ops("Split", value, told, count=len(full), axis=axis))
+    return [next(made) if part else nothing for part in parts]
 
 
 @rule("Concat")

@@ -112,7 +112,10 @@ def place(node: ir.Node, inputs: Sequence[Any]) -> Any:
     last = bool(node.attributes.get_int("select_last_index", 0))
     if not shape_of(node):
         return relay.const(0, "int64")
-    return relay.cast(find(inputs[0], axis, keep, False, last), "int64")
+    found = relay.cast(find(inputs[0], axis, keep, False, last), "int64")
+    # Relay finds no place, which is -1, where all values are the least or greatest of their type.
+    usual = relay.const(shape_of(node)[axis] - 1 if last else 0, "int64")
+    return relay.where(relay.less(found, relay.const(0, "int64")), usual, found)
 
 
 @converter("GlobalAveragePool")
