@@ -47,12 +47,12 @@ class Builder:
         return self.ops(node.op_type, *inputs, count=len(node.outputs), **kept, **told)
 
     def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        """The same elements in other extents."""
+        """Tensor of the same elements in other extents."""
         wanted = self.const(np.array(shape, "int64"))
         return self.op("Reshape", value, wanted, allowzero=int(0 in shape))
 
     def transpose(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """The same elements with their axes in another order; the value itself in the same one."""
+        """Tensor with its axes in another order; the value itself where they stay."""
         if list(axes) == sorted(axes):
             return value
         return self.op("Transpose", value, perm=list(axes))

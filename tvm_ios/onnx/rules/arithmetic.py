@@ -44,7 +44,7 @@ def cast_like(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("IsInf")
 def is_infinite(node: ir.Node, op: Builder) -> Outputs:
-    """One of both infinities is a number that is compared with."""
+    """A test for one infinity is a comparison with it."""
     value = required(node)
     signs = [node.attributes.get_int(f"detect_{sign}", 1) for sign in ("negative", "positive")]
     if all(signs):

@@ -34,7 +34,7 @@ def softmax(node: ir.Node, op: Builder) -> Outputs:
 
 
 def _hardmax(value: ir.Value, axis: int, op: Builder) -> ir.Value:
-    """One at the first of the largest numbers along an axis, and zero elsewhere."""
+    """Tensor of ones at the first of the largest numbers along an axis, and zeros elsewhere."""
     largest = op.op("ArgMax", value, axis=axis, keepdims=1, select_last_index=0)
     count, rank = extents(value)[axis], rank_of(value)
     places = op.const(np.arange(count).reshape(along(rank, [(axis, count)])))

@@ -118,7 +118,7 @@ def tile(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("ConstantOfShape")
 def constant_of_shape(node: ir.Node, op: Builder) -> Outputs:
-    """One number everywhere is expanded, or folded where that is small."""
+    """A number that fills a tensor is expanded, or folded where that is small."""
     shape = require_constant(node, 0, "a shape")
     assert shape is not None
     told = node.attributes.get_tensor("value", None)

@@ -79,7 +79,7 @@ def compress(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("OneHot")
 def one_hot(node: ir.Node, op: Builder) -> Outputs:
-    """One of two values is chosen by comparing indices with all places of a new axis."""
+    """Indices are compared with all places of a new axis, which chooses one of two values."""
     indices, values = required(node), required(node, 2)
     told = require_constant(node, 1, "a depth")
     assert told is not None

@@ -52,7 +52,7 @@ def _cast(value: ir.Value, dtype: np.dtype, op: Builder) -> ir.Value:
 
 @rule("InstanceNormalization")
 def instance_normalization(node: ir.Node, op: Builder) -> Outputs:
-    """Each channel of an image less its mean, over its deviation."""
+    """An instance norm is each channel of an image less its mean, over its deviation."""
     value = required(node)
     rank = rank_of(value)
     epsilon = node.attributes.get_float("epsilon", 1e-5)
@@ -62,7 +62,7 @@ def instance_normalization(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("GroupNormalization")
 def group_normalization(node: ir.Node, op: Builder) -> Outputs:
-    """Groups of channels of an image, each less its mean, over its deviation."""
+    """A group norm is each group of channels less its mean, over its deviation."""
     value = required(node)
     shape, dtype = extents(value), dtype_of(value)
     groups = node.attributes["num_groups"].as_int()

@@ -57,7 +57,7 @@ def _is_plain(node: ir.Node, value: ir.Value, most: int) -> bool:
 
 
 def _cut(value: ir.Value, pads: np.ndarray, op: Builder) -> ir.Value:
-    """What is left of a tensor where pads, of which these are the amounts, are negative."""
+    """Slice of a tensor that negative pads, of which these are the amounts, leave over."""
     shape = np.array(extents(value))
     axes = np.arange(len(shape))
     given = (op.const(each) for each in (pads[0], shape - pads[1], axes, np.ones_like(axes)))

@@ -25,7 +25,7 @@ class Coordinates:
     scale: np.float32
     """The factor that is told; ``resized / extent`` is another one where that was rounded."""
     mode: str
-    """ONNX's ``coordinate_transformation_mode``."""
+    """Name of the way to find places: ONNX's ``coordinate_transformation_mode``."""
     begin: float = 0.0
     end: float = 1.0
     """The part of the axis that is cropped, in ``tf_crop_and_resize``."""

@@ -1,4 +1,4 @@
-"""How a ``Resize`` or ``Upsample`` of any opset resizes each axis of its input."""
+"""Coordinates of each axis that a ``Resize`` or ``Upsample`` of any opset resizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCALES_LATER = 11
 
 
 def resized_axes(node: ir.Node) -> list[Coordinates]:
-    """How each axis is resized."""
+    """Coordinates of each axis of a node's input, whether it is resized or not."""
     shape = extents(required(node))
     chosen = [
         nonnegative(axis, len(shape))

@@ -26,7 +26,7 @@ def grid_sample(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("RoiAlign")
 def roi_align(node: ir.Node, op: Builder) -> Outputs:
-    """How places are found is told."""
+    """The way to find places is an attribute, of old nodes as well."""
     name = "coordinate_transformation_mode"
     if name in node.attributes or (node.version or 0) >= _WITHOUT_HALF:
         return None
