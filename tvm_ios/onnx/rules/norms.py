@@ -11,7 +11,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.onnx.axes import along, axis_of, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import dtype_of, extents, required
+from tvm_ios.onnx.values import constant, dtype_of, extents, required
 
 _CHANNELS = 1
 """Axis that has a scale and a bias for each place."""
@@ -27,14 +27,34 @@ def batch_normalization(node: ir.Node, op: Builder) -> Outputs:
         raise ModelError("computes statistics, as in training; export the model for inference")
     value = required(node)
     wide = np.result_type(*(dtype_of(required(node, place)) for place in range(5)))
-    scale, bias, mean, variance = (_cast(required(node, n), wide, op) for n in range(1, 5))
-    epsilon = op.const(np.array(node.attributes.get_float("epsilon", 1e-5), wide))
-    factor = op.op("Div", scale, op.op("Sqrt", op.op("Add", variance, epsilon)))
-    summand = op.op("Sub", bias, op.op("Mul", mean, factor))
-    shape = _shape_of_channels(node, value)
-    factor, summand = (op.reshape(each, shape) for each in (factor, summand))
+    factor, summand = _known_line(node, wide, op) or _line(node, wide, op)
     made = op.op("Add", op.op("Mul", _cast(value, wide, op), factor), summand)
     return [_cast(made, dtype_of(value), op)]
+
+
+def _known_line(node: ir.Node, dtype: np.dtype, op: Builder) -> tuple[ir.Value, ir.Value] | None:
+    """Factor and summand of a batch norm as constants; None where the run tells any of them.
+
+    They are computed here because models have hundreds of them, each of which is eight nodes.
+    """
+    given = [constant(node.inputs[place]) for place in range(1, 5)]
+    if any(each is None for each in given):
+        return None
+    shape = _shape_of_channels(node, required(node))
+    scale, bias, mean, variance = (np.asarray(each, dtype).reshape(shape) for each in given)
+    epsilon = np.array(node.attributes.get_float("epsilon", 1e-5), dtype)
+    factor = scale / np.sqrt(variance + epsilon)
+    return op.const(factor), op.const(bias - mean * factor)
+
+
+def _line(node: ir.Node, dtype: np.dtype, op: Builder) -> tuple[ir.Value, ir.Value]:
+    """Factor and summand of a batch norm whose parameters the run tells."""
+    scale, bias, mean, variance = (_cast(required(node, n), dtype, op) for n in range(1, 5))
+    epsilon = op.const(np.array(node.attributes.get_float("epsilon", 1e-5), dtype))
+    factor = op.op("Div", scale, op.op("Sqrt", op.op("Add", variance, epsilon)))
+    summand = op.op("Sub", bias, op.op("Mul", mean, factor))
+    shape = _shape_of_channels(node, required(node))
+    return op.reshape(factor, shape), op.reshape(summand, shape)
 
 
 def _shape_of_channels(node: ir.Node, value: ir.Value) -> Sequence[int]:
