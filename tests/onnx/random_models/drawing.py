@@ -19,7 +19,7 @@ class Undrawable(Exception):  # noqa: N818 - it is no error, but another draw
 
 Recipe = Callable[["Drawing"], None]
 RECIPES: dict[str, Recipe] = {}
-"""What adds a node of an operator with random attributes, by operator."""
+"""Functions that add a node of an operator with random attributes, by operator."""
 
 
 def recipe(*op_types: str, since: int = 7) -> Callable[[Recipe], Recipe]:
@@ -56,11 +56,11 @@ class Drawing:
         """Shape and type of each value so far."""
 
     def pick(self, *choices: Any) -> Any:
-        """One of several, each as likely."""
+        """A choice of several, each as likely."""
         return self.chance.choice(choices)
 
     def yes(self) -> bool:
-        """One of two."""
+        """A choice of two."""
         return self.chance.random() < 0.5
 
     def whole(self, low: int, high: int) -> int:
@@ -68,7 +68,7 @@ class Drawing:
         return self.chance.randint(low, high)
 
     def shape(self, rank: int | None = None, most: int = 4) -> tuple[int, ...]:
-        """Small extents."""
+        """Extents that are small."""
         rank = self.whole(0, 4) if rank is None else rank
         return tuple(self.whole(1, most) for _ in range(rank))
 

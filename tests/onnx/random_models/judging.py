@@ -32,7 +32,7 @@ _QUANTISED = ("DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Quantize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was found about one model."""
+    """Finding about one model."""
 
     kind: str
     """``right``, ``refused``, ``wrong``, ``raw`` for an error that is none of ours, ``crash``."""
@@ -82,7 +82,7 @@ def drawn(chance: random.Random, first: str) -> Case | None:
 
 
 def _extend(graph: Drawing) -> None:
-    """One more node, of any operator, where it can be drawn."""
+    """Add a node of any operator, where it can be drawn."""
     before = len(graph.nodes)
     try:
         RECIPES[graph.chance.choice(sorted(RECIPES))](graph)

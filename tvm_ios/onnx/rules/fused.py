@@ -133,7 +133,7 @@ def attention(node: ir.Node, op: Builder) -> Outputs:
 
 
 def _hidden(op: Builder, node: ir.Node, mask: ir.Value, dtype: np.dtype[Any]) -> ir.Value:
-    """What is added to scores: a large negative number where the mask of a sequence is zero."""
+    """Summand of scores: a large negative number where the mask of a sequence is zero."""
     batch, length, _ = extents(required(node))
     if extents(mask) != (batch, length):
         raise ModelError(

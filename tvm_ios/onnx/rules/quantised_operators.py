@@ -33,7 +33,7 @@ def _number(op: Builder, node: ir.Node, place: int, axis: int = 0) -> ir.Value:
 
 
 def _whole(op: Builder, node: ir.Node, value: ir.Value, place: int) -> ir.Value:
-    """What stands for a number, by the scale and zero point that are inputs from ``place`` on."""
+    """Whole numbers for numbers; scale and zero point are the inputs from ``place`` on."""
     scale, zero = required(node, place), optional(node, place + 1)
     if zero is None:
         zero = op.const(np.zeros((), dtype_of(required(node))))
@@ -90,7 +90,7 @@ def of_two(node: ir.Node, op: Builder) -> Outputs:
 
 @rule(f"{MICROSOFT}.QLinearLeakyRelu", f"{MICROSOFT}.QLinearSigmoid")
 def of_one(node: ir.Node, op: Builder) -> Outputs:
-    """An activation."""
+    """Activations of one number."""
     kind = node.op_type.removeprefix("QLinear")
     return _whole(op, node, op.op(kind, _number(op, node, 0), **node.attributes), 3)
 

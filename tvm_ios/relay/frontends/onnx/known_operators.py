@@ -38,7 +38,7 @@ REASONS = {
     "Loop": "is a loop whose length only the run tells; give its number of rounds as a constant",
     "Scan": "is a loop whose length only the run tells; give its inputs static shapes",
 }
-"""What a node does that straight-line code of static shapes cannot, by operator."""
+"""Reasons why straight-line code of static shapes has no such node, by operator."""
 
 
 def require_known(node: ir.Node) -> None:

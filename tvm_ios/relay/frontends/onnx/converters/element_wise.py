@@ -42,11 +42,9 @@ SAME: dict[str, Callable[..., Any]] = {
     "Exp": relay.exp,
     "Floor": relay.floor,
     "Greater": relay.greater,
-    "GreaterOrEqual": relay.greater_equal,
     "IsInf": relay.isinf,
     "IsNaN": relay.isnan,
     "Less": relay.less,
-    "LessOrEqual": relay.less_equal,
     "Log": relay.log,
     "Max": relay.maximum,
     "Min": relay.minimum,
@@ -90,7 +88,7 @@ def clip(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("Reciprocal")
 def reciprocal(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """One by a value."""
+    """The inverse of each element."""
     return relay.const(1, type_of(node)) / inputs[0]
 
 

@@ -18,7 +18,6 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     known,
     require_known,
     shape_of,
-    type_of,
 )
 
 
@@ -87,12 +86,3 @@ def greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:
     count = count[0] if isinstance(count, list) else count
     least = not node.attributes.get_int("largest", 1)
     return relay.topk(inputs[0], count, axis_of(node, -1), "both", least, "int64")
-
-
-@converter("Hardmax")
-def hardmax(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """One at the first of the greatest values along an axis, zero elsewhere."""
-    axis, dtype = axis_of(node, -1), type_of(node)
-    one, zero = relay.const(1, dtype), relay.const(0, dtype)
-    place, depth = relay.argmax(inputs[0], axis), shape_of(node)[axis]
-    return relay.one_hot(place, one, zero, depth, axis, dtype)

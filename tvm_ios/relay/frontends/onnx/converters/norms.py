@@ -9,7 +9,6 @@ from typing import Any
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
@@ -29,22 +28,6 @@ def softmax(node: ir.Node, inputs: Sequence[Any]) -> Any:
 def log_softmax(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Logarithms of exponentials by their sum."""
     return relay.nn.log_softmax(inputs[0], axis=axis_of(node, -1))
-
-
-@converter("BatchNormalization")
-def batch_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A norm by statistics that are given."""
-    if node.attributes.get_int("training_mode", 0):
-        raise ModelError("computes statistics (training_mode=1); export the model for inference")
-    epsilon = node.attributes.get_float("epsilon", 1e-5)
-    return relay.nn.batch_norm(*inputs[:5], epsilon=epsilon)[0]
-
-
-@converter("InstanceNormalization")
-def instance_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A norm of each image."""
-    epsilon = node.attributes.get_float("epsilon", 1e-5)
-    return relay.nn.instance_norm(*inputs, epsilon=epsilon)
 
 
 @converter("LayerNormalization")

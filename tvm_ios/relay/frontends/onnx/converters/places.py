@@ -21,9 +21,9 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
 )
 
 
-@converter("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+@converter("Reshape")
 def reshape(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The same elements in other extents, which are those of the result."""
+    """A tensor in the extents of the result, which has as many elements."""
     return relay.reshape(inputs[0], extents(node.outputs[0]))
 
 
@@ -53,7 +53,7 @@ def pad(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("Transpose")
 def transpose(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The same elements with axes in another order."""
+    """A tensor with its axes in another order."""
     return relay.transpose(inputs[0], node.attributes.get_ints("perm", None))
 
 
@@ -75,17 +75,8 @@ def split(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("Identity")
 def copy(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
-    """The same tensor."""
+    """The input itself."""
     return inputs[0]
-
-
-@converter("ConstantOfShape")
-def filled(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
-    """One number everywhere."""
-    given = node.attributes.get_tensor("value", None)
-    value = np.zeros((), "float32") if given is None else np.asarray(given.numpy()).reshape(())
-    dtype = type_of(node)
-    return relay.full(fixed(value.astype(dtype)), extents(node.outputs[0]), dtype)
 
 
 @converter("Trilu")

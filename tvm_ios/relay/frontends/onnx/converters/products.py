@@ -58,9 +58,3 @@ def _three_axes(value: Any, shape: tuple[int, ...], batch: tuple[int, ...]) -> A
     if shape != wanted:
         value = relay.broadcast_to(value, wanted)
     return value if len(wanted) == 3 else relay.reshape(value, (-1, *shape[-2:]))
-
-
-@converter("Einsum")
-def einsum(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A sum of products by names of axes, one element after another."""
-    return relay.einsum(list(inputs), node.attributes.get_string("equation"))

@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.onnx.values import dtype_of, extents, required
+from tvm_ios.onnx.values import extents, required
 from tvm_ios.relay.frontends.exact_arithmetic import extreme
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
@@ -28,7 +28,7 @@ def _axes(node: ir.Node) -> list[int]:
 
 
 def _reduced(node: ir.Node, value: Any, reduce: Reduction) -> Any:
-    """What a reduction of Relay makes of a tensor; of one number Relay has none."""
+    """A tensor reduced by an operator of Relay, which takes no single number."""
     axes, keep = _axes(node), bool(node.attributes.get_int("keepdims", 1))
     if axes:
         return reduce(value, axes, keep)
@@ -37,60 +37,20 @@ def _reduced(node: ir.Node, value: Any, reduce: Reduction) -> Any:
 
 @converter("ReduceSum")
 def total(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The sum."""
+    """The sum over axes."""
     return _reduced(node, inputs[0], relay.sum)
 
 
 @converter("ReduceMean")
 def mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The mean."""
+    """The mean over axes."""
     return _reduced(node, inputs[0], relay.mean)
 
 
 @converter("ReduceProd")
 def product(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The product."""
+    """The product over axes."""
     return _reduced(node, inputs[0], relay.prod)
-
-
-@converter("ReduceL1")
-def absolute(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The sum of absolute values."""
-    return _reduced(node, relay.abs(inputs[0]), relay.sum)
-
-
-@converter("ReduceSumSquare")
-def squares(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The sum of squares."""
-    return _reduced(node, inputs[0] * inputs[0], relay.sum)
-
-
-@converter("ReduceL2")
-def length(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The root of the sum of squares; that of whole numbers is cut to a whole one."""
-    value, dtype = inputs[0], type_of(node)
-    whole = dtype_of(node.outputs[0]).kind in "iu"
-    value = relay.cast(value, "float64") if whole else value
-    found = relay.sqrt(_reduced(node, value * value, relay.sum))
-    return relay.cast(found, dtype) if whole else found
-
-
-@converter("ReduceLogSum")
-def logarithm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The logarithm of the sum; that of whole numbers is cut to a whole one."""
-    found, dtype = _reduced(node, inputs[0], relay.sum), type_of(node)
-    if dtype_of(node.outputs[0]).kind in "iu":
-        return relay.cast(relay.log(relay.cast(found, "float64")), dtype)
-    return relay.log(found)
-
-
-@converter("ReduceLogSumExp")
-def logarithm_of_exponentials(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The logarithm of the sum of exponentials; that of whole numbers is cut to a whole one."""
-    if dtype_of(node.outputs[0]).kind in "iu":
-        wide = relay.cast(inputs[0], "float64")
-        return relay.cast(_reduced(node, wide, relay.logsumexp), type_of(node))
-    return _reduced(node, inputs[0], relay.logsumexp)
 
 
 @converter("ReduceMax", "ReduceMin")

@@ -48,11 +48,10 @@ def _repeated(node: ir.Node, value: Any, coordinates: str) -> Any:
     rounding = node.attributes.get_string("nearest_mode", "round_prefer_floor")
     places = [_nearest(*each, coordinates, rounding) for each in zip(shape, made, strict=True)]
     repeated = [np.arange(size) * extent // size for extent, size in zip(shape, made, strict=True)]
-    if all(map(np.array_equal, places, repeated)):
+    whole = all(size % extent == 0 for extent, size in zip(shape, made, strict=True))
+    if whole and all(map(np.array_equal, places, repeated)):
         operator, layout = _RESIZES[len(shape)]
-        rounded = (made[2:], None, layout, "nearest_neighbor", "asymmetric", "floor")
-        if all(size % extent == 0 for extent, size in zip(shape, made, strict=True)):
-            return operator(value, *rounded)
+        return operator(value, made[2:], None, layout, "nearest_neighbor", "asymmetric", "floor")
     for axis, each in enumerate(places):
         if not np.array_equal(each, np.arange(shape[axis])):
             value = relay.take(value, fixed(each), axis=axis, mode="fast")
