@@ -12,6 +12,15 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
+__all__ = [
+    "cast",
+    "cast_like",
+    "gemm",
+    "is_infinite",
+    "of_two",
+    "prelu",
+]
+
 
 @rule("Max", "Mean", "Min", "Sum")
 def of_two(node: ir.Node, op: Builder) -> Outputs:

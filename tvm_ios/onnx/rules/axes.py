@@ -10,6 +10,14 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
+__all__ = [
+    "cumulative_sum",
+    "place_of_extreme",
+    "softmax",
+    "top",
+    "triangle",
+]
+
 _OF_ONE_AXIS = 13
 """The opset from which softmax goes along one axis; before, along all from the axis on."""
 

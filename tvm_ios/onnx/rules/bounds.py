@@ -9,6 +9,10 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, optional, required
 
+__all__ = [
+    "clip",
+]
+
 _BY_INPUT = 11
 """The opset from which the bounds are inputs."""
 

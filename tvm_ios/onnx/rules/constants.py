@@ -10,6 +10,14 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
+__all__ = [
+    "alias",
+    "eye",
+    "inference",
+    "shape",
+    "size",
+]
+
 
 @rule("Identity")
 def alias(node: ir.Node, op: Builder) -> Outputs:

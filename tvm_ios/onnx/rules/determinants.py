@@ -12,6 +12,10 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import extents, required
 
+__all__ = [
+    "determinant",
+]
+
 _LARGEST = 3
 """Rows above which a determinant by products would lose too many digits."""
 

@@ -15,6 +15,10 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import extents
 
+__all__ = [
+    "einsum",
+]
+
 _ELLIPSIS = "..."
 _FIRST_OF_ELLIPSIS = 0x4E00
 """Code point of a letter that no equation has, which are those of the Latin alphabet."""

@@ -13,6 +13,17 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import extents, require_constant, required
 
+__all__ = [
+    "constant_of_shape",
+    "expand",
+    "flatten",
+    "range_",
+    "reshape",
+    "squeeze",
+    "tile",
+    "unsqueeze",
+]
+
 
 @rule("Reshape")
 def reshape(node: ir.Node, op: Builder) -> Outputs:

@@ -14,6 +14,16 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.quantised_operators import MICROSOFT
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
+__all__ = [
+    "attention",
+    "conv",
+    "gelu",
+    "gemm",
+    "matmul",
+    "quick_gelu",
+    "skip_layer_norm",
+]
+
 _PLAIN = ("Relu", "Sigmoid", "Tanh")
 _ONE = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta")}
 

@@ -11,6 +11,14 @@ from tvm_ios.onnx.places import from_first
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, extents, require_constant, required
 
+__all__ = [
+    "compress",
+    "elements",
+    "gather",
+    "one_hot",
+    "slices",
+]
+
 
 @rule("Gather")
 def gather(node: ir.Node, op: Builder) -> Outputs:

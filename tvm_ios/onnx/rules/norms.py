@@ -13,6 +13,16 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, required
 
+__all__ = [
+    "batch_normalization",
+    "group_normalization",
+    "instance_normalization",
+    "layer_normalization",
+    "local_response_normalization",
+    "lp_normalization",
+    "mean_variance_normalization",
+]
+
 _CHANNELS = 1
 """Axis that has a scale and a bias for each place."""
 _BY_GROUP = 21

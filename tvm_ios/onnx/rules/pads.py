@@ -10,6 +10,10 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, require_constant, required
 
+__all__ = [
+    "pad",
+]
+
 _BY_INPUT = 11
 """The opset from which pads and the number that is put there are inputs."""
 

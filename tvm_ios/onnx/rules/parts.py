@@ -11,6 +11,13 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, require_constant, required
 
+__all__ = [
+    "center_crop_pad",
+    "concat",
+    "slice_",
+    "split",
+]
+
 
 @rule("Slice")
 def slice_(node: ir.Node, op: Builder) -> Outputs:

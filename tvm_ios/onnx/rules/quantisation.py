@@ -12,6 +12,12 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
+__all__ = [
+    "dequantised",
+    "steps",
+    "zero_points",
+]
+
 _USUAL = np.dtype("uint8")
 """The type of quantised numbers where neither zero point nor attribute tells one."""
 

@@ -17,6 +17,17 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.quantisation import dequantised
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
+__all__ = [
+    "average",
+    "concat",
+    "conv",
+    "gemm",
+    "matmul",
+    "of_one",
+    "of_two",
+    "softmax",
+]
+
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 

@@ -11,6 +11,10 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
+__all__ = [
+    "axes",
+]
+
 _REDUCTIONS = (
     "ReduceL1",
     "ReduceL2",

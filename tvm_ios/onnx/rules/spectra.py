@@ -11,6 +11,11 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, optional, require_constant, required
 
+__all__ = [
+    "fourier",
+    "short_time_fourier",
+]
+
 _AXIS_BY_INPUT = 20
 """The opset from which the axis is an input."""
 _MOST_NUMBERS = 2**24

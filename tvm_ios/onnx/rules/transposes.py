@@ -9,6 +9,12 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import extents, required
 
+__all__ = [
+    "depth_to_space",
+    "space_to_depth",
+    "transpose",
+]
+
 
 @rule("Transpose")
 def transpose(node: ir.Node, op: Builder) -> Outputs:

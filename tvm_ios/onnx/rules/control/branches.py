@@ -13,6 +13,10 @@ from tvm_ios.onnx.functions import constants_of, inlined
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static, required
 
+__all__ = [
+    "branch",
+]
+
 _MOST_OF_BOTH = 100
 """Nodes of both branches that are computed to take the results of one."""
 _FAILING = ("Div", "Mod")

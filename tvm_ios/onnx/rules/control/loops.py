@@ -16,6 +16,10 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.steps import MOST_STEPS, require_few
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static, optional, require_constant
 
+__all__ = [
+    "unrolled",
+]
+
 
 @rule("Loop")
 def unrolled(node: ir.Node, op: Builder) -> Outputs:

@@ -13,6 +13,10 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.steps import require_few
 from tvm_ios.onnx.values import extents, require_constant
 
+__all__ = [
+    "unrolled",
+]
+
 _OF_BATCHES = 8
 """The opset in which scans are of batches, whose axis comes first."""
 

@@ -18,6 +18,18 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.steps import require_few
 from tvm_ios.onnx.values import extents, require_constant, required
 
+__all__ = [
+    "concatenated",
+    "element",
+    "erased",
+    "get_element",
+    "has_element",
+    "inserted",
+    "length",
+    "mapped",
+    "split",
+]
+
 
 @rule("SplitToSequence")
 def split(node: ir.Node, op: Builder) -> Outputs:

@@ -12,6 +12,11 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.images.windows import Window, window_of
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
+__all__ = [
+    "pads",
+    "transposed",
+]
+
 _SAID = ("kernel_shape", "strides", "dilations", "pads")
 
 

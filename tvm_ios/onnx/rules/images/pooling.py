@@ -14,6 +14,15 @@ from tvm_ios.onnx.rules.images.window_places import greatest_places
 from tvm_ios.onnx.rules.images.windows import Window, window_of
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
+__all__ = [
+    "average",
+    "global_norm",
+    "greatest",
+    "norm",
+    "scattered",
+    "whole",
+]
+
 _IMAGES = 4
 """Rank at which a pooling of whole images has kernels of its own."""
 

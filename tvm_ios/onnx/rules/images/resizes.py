@@ -16,6 +16,10 @@ from tvm_ios.onnx.rules.images.resampling import Coordinates, Samples, nearest, 
 from tvm_ios.onnx.rules.images.resized_axes import SCALES_LATER, resized_axes
 from tvm_ios.onnx.values import constant, dtype_of, optional, required
 
+__all__ = [
+    "resize",
+]
+
 _PLAIN_MODES = {
     "align_corners": "align_corners",
     "asymmetric": "asymmetric",

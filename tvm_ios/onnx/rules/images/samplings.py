@@ -9,6 +9,13 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
+__all__ = [
+    "affine_grid",
+    "blocks_to_image",
+    "grid_sample",
+    "roi_align",
+]
+
 _NEW_NAMES = {"bicubic": "cubic", "bilinear": "linear"}
 """Modes of ``GridSample`` as opset 20 calls them, by their names before."""
 _WITHOUT_HALF = 16

@@ -21,6 +21,12 @@ from tvm_ios.onnx.rules.recurrent.cells import Cell, Weights, gru, lstm, rnn
 from tvm_ios.onnx.steps import require_few
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
+__all__ = [
+    "gated",
+    "long_short",
+    "plain",
+]
+
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """Whether each direction goes back."""
 

@@ -11,6 +11,22 @@ from tvm import relay
 
 from tvm_ios.relay.frontends.onnx.converters.converter import converter, number, type_of
 
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "hard_sigmoid",
+    "hard_swish",
+    "leaky_relu",
+    "mish",
+    "relu",
+    "selu",
+    "shrink",
+    "softplus",
+    "softsign",
+    "thresholded_relu",
+]
+
 
 @converter("Relu")
 def relu(node: ir.Node, inputs: Sequence[Any]) -> Any:

@@ -19,6 +19,17 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     type_of,
 )
 
+__all__ = [
+    "SAME",
+    "cast",
+    "clip",
+    "nearest",
+    "power",
+    "reciprocal",
+    "remainder",
+    "shift",
+]
+
 SAME: dict[str, Callable[..., Any]] = {
     "Abs": relay.abs,
     "Acos": relay.acos,

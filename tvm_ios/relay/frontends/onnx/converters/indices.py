@@ -20,6 +20,15 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     shape_of,
 )
 
+__all__ = [
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "greatest",
+    "scatter_elements",
+    "scatter_nd",
+]
+
 
 @converter("Gather")
 def gather(node: ir.Node, inputs: Sequence[Any]) -> Any:

@@ -17,6 +17,13 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     type_of,
 )
 
+__all__ = [
+    "layer_norm",
+    "local_response",
+    "log_softmax",
+    "softmax",
+]
+
 
 @converter("Softmax")
 def softmax(node: ir.Node, inputs: Sequence[Any]) -> Any:

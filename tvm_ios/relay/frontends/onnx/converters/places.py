@@ -20,6 +20,19 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     type_of,
 )
 
+__all__ = [
+    "concat",
+    "copy",
+    "expand",
+    "pad",
+    "reshape",
+    "reverse_sequence",
+    "slice_",
+    "split",
+    "transpose",
+    "triangle",
+]
+
 
 @converter("Reshape")
 def reshape(node: ir.Node, inputs: Sequence[Any]) -> Any:

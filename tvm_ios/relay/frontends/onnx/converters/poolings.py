@@ -12,6 +12,11 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.onnx.converters.converter import converter, shape_of, type_of
 from tvm_ios.relay.frontends.onnx.converters.convolutions import steps_of
 
+__all__ = [
+    "average",
+    "greatest",
+]
+
 _AVERAGES = {1: relay.nn.avg_pool1d, 2: relay.nn.avg_pool2d, 3: relay.nn.avg_pool3d}
 _GREATEST = {1: relay.nn.max_pool1d, 2: relay.nn.max_pool2d, 3: relay.nn.max_pool3d}
 

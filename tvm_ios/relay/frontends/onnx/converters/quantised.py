@@ -21,6 +21,13 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
 from tvm_ios.relay.frontends.onnx.converters.convolutions import convolution
 from tvm_ios.relay.frontends.onnx.converters.products import product
 
+__all__ = [
+    "conv_integer",
+    "dequantize",
+    "matmul_integer",
+    "quantize",
+]
+
 
 @converter("QuantizeLinear")
 def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:

@@ -18,6 +18,17 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     type_of,
 )
 
+__all__ = [
+    "extreme_value",
+    "global_greatest",
+    "global_mean",
+    "mean",
+    "place",
+    "product",
+    "running_total",
+    "total",
+]
+
 Reduction = Callable[[Any, Sequence[int], bool], Any]
 
 

@@ -14,6 +14,11 @@ from tvm_ios.onnx.rules.images.resampling import Coordinates, nearest
 from tvm_ios.onnx.values import extents
 from tvm_ios.relay.frontends.onnx.converters.converter import converter, fixed, shape_of
 
+__all__ = [
+    "grid_sample",
+    "resize",
+]
+
 _RESIZES = {
     3: (relay.image.resize1d, "NCW"),
     4: (relay.image.resize2d, "NCHW"),
