@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from ctypes import POINTER, Structure, c_char_p, c_int64, c_void_p
 
 from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.cuts import Counts
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
@@ -18,6 +19,13 @@ LANE = LibraryLane(
     take_workspace=TvmFunction.TAKE_WORKSPACE.address,
     give_workspace=TvmFunction.GIVE_WORKSPACE.address,
 )
+
+
+def cut_every_call(monkeypatch, cut: str) -> None:
+    """Let every call have this cut; none is looked up or searched for."""
+    monkeypatch.setattr(
+        device, "find_facts", lambda store, subject, sought, find: dict.fromkeys(sought, cut)
+    )
 
 
 class MadePrimitive(Structure):

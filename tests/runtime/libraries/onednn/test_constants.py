@@ -14,7 +14,7 @@ import tvm
 
 import tvm_ios
 from tests.runtime.libraries.onednn import networks as n
-from tests.runtime.libraries.onednn.prepared import prepared
+from tests.runtime.libraries.onednn.prepared import cut_every_call, prepared
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
@@ -49,8 +49,7 @@ def check(module, weight: np.ndarray) -> None:
 @pytest.fixture(autouse=True, params=["1x1x1", "1x1x3"])
 def cut(request, monkeypatch):
     """Whole, and in parts by rows, each of which has weights of its own."""
-    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
-    monkeypatch.setattr(OnednnProcessor, "_search", lambda self, call, pool: request.param)
+    cut_every_call(monkeypatch, request.param)
 
 
 def compiled(built: BuiltModel, lanes: int = 2) -> CompiledModel:

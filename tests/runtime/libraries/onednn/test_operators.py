@@ -10,9 +10,8 @@ import pytest
 from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
-from tests.runtime.libraries.onednn.prepared import prepared
+from tests.runtime.libraries.onednn.prepared import cut_every_call, prepared
 from tvm_ios.runtime.libraries.onednn.call import Primitive, StepKind
-from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 
 TOLERANCE = 1e-5
 """Of the largest number: float32 sums of a few hundred products, in any order."""
@@ -138,10 +137,7 @@ def test_operators_are_right(onednn, name):
 @pytest.mark.parametrize("columns", [37, 90, 96, 98, 250])
 @pytest.mark.parametrize("counts", [(1, 1, 1), (1, 2, 1), (3, 1, 1)])
 def test_packed_weights_are_unpacked_in_every_part(onednn, monkeypatch, columns, counts):
-    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
-    monkeypatch.setattr(
-        OnednnProcessor, "_search", lambda self, call, pool: "x".join(map(str, counts))
-    )
+    cut_every_call(monkeypatch, "x".join(map(str, counts)))
     make = partial(n.dense, rows=21, columns=columns, depth=19)
     seen = n.computed(make, lanes=2)
     assert [call.weight.packed for call in seen.calls] == [True]
@@ -326,10 +322,9 @@ CUTS = {
 @pytest.mark.parametrize("name", CUTS)
 def test_parts_are_right(onednn, monkeypatch, name):
     make, cuts = CUTS[name]
-    monkeypatch.setattr(OnednnProcessor, "_recall", lambda self, texts: {})
     for counts in cuts:
         text = "x".join(map(str, counts))
-        monkeypatch.setattr(OnednnProcessor, "_search", lambda self, call, pool, t=text: t)
+        cut_every_call(monkeypatch, text)
         seen = n.computed(make, lanes=2)
         assert [call.cut.as_text() for call in seen.calls] == [text]
         assert seen.error < TOLERANCE
