@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from tvm_ios.onnx.builder import Builder
+from tvm_ios.onnx.builder import NORMAL_OPSET, Builder
 from tvm_ios.onnx.inference import type_of
 from tvm_ios.onnx.rule import Outputs
 
@@ -68,7 +68,8 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
     function = ir.from_proto(proto)
     versions = function.opset_imports
     for inner in ir.traversal.RecursiveGraphIterator(function.graph):
-        inner.version = versions.get(inner.domain, opset)
+        usual = opset if inner.domain == node.domain else NORMAL_OPSET  # some bodies do not say
+        inner.version = versions.get(inner.domain, usual)
     given = list(node.inputs) + [None] * (len(function.inputs) - len(node.inputs))
     values: dict[ir.Value, ir.Value | None] = dict(zip(function.inputs, given, strict=True))
     for made in copied(function, values, node.attributes):

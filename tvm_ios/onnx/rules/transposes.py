@@ -56,11 +56,12 @@ def depth_to_space(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("SpaceToDepth")
 def space_to_depth(node: ir.Node, op: Builder) -> Outputs:
-    """Places that become channels are axes in another order."""
+    """Places that become channels are axes in another order, of which there are two."""
     value = required(node)
     images, channels, height, width = extents(value)
     size = node.attributes["blocksize"].as_int()
     height, width = height // size, width // size
     apart = op.reshape(value, [images, channels, height, size, width, size])
-    moved = op.transpose(apart, (0, 3, 5, 1, 2, 4))
+    blocks_first = node.attributes.get_string("mode", "DCR") == "DCR"
+    moved = op.transpose(apart, (0, 3, 5, 1, 2, 4) if blocks_first else (0, 1, 3, 5, 2, 4))
     return op.reshape(moved, [images, channels * size**2, height, width])

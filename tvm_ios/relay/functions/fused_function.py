@@ -16,6 +16,7 @@ from tvm_ios.core.fused_function import (
     PrimitiveCall,
     TensorType,
 )
+from tvm_ios.relay.constants import values_of
 
 __all__ = ["describe_function"]
 
@@ -103,7 +104,7 @@ def _tensor_type(type_: tvm.ir.Type) -> TensorType:
 
 
 def _scalar(constant: relay.Constant) -> tuple[tuple[str, AttributeValue], ...]:
-    values = constant.data.numpy()
+    values = values_of(constant)
     return (("value", values.item()),) if values.size == 1 else ()
 
 

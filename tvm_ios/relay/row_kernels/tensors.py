@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relay, te, tir
 
-from tvm_ios.relay.constants import is_scalar
+from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import graph_order
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
@@ -47,7 +47,7 @@ def tensors_of(
 
 
 def _number(constant: relay.Constant) -> te.Tensor:
-    number = tir.const(constant.data.numpy().item(), constant.data.dtype)
+    number = tir.const(values_of(constant).item(), constant.data.dtype)
     return te.compute((), lambda: number)
 
 

@@ -12,6 +12,7 @@ from math import prod
 import tvm
 from tvm import relay
 
+from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, with_body
 
 __all__ = ["own_numbers"]
@@ -36,7 +37,7 @@ def _own(call: relay.Call, argument: relay.Expr) -> relay.Expr:
         return argument
     if argument.data.shape and not _is_broadcast(call, len(argument.data.shape)):
         return argument
-    return relay.const(argument.data.numpy().reshape(()), argument.data.dtype)
+    return relay.const(values_of(argument).reshape(()), argument.data.dtype)
 
 
 def _is_broadcast(call: relay.Call, axes: int) -> bool:

@@ -91,6 +91,7 @@ class _Import:
         """What a converter gets for an input: a constant, or a variable of its type."""
         if value.const_value is not None:
             if value not in self._made:
+                _require_relay_type(value)
                 array = array_of(value.const_value)
                 self._made[value] = relay.const(array, str(array.dtype))
             return self._made[value]

@@ -50,6 +50,8 @@ def require_known(node: ir.Node) -> None:
         )
     if node.op_type in REASONS:
         raise ModelError(REASONS[node.op_type])
+    if any(isinstance(value.type, (ir.OptionalType, ir.SequenceType)) for value in node.outputs):
+        raise ModelError("gives a sequence, or what is optional; end the model before it")
     if not all(is_static(value) for value in node.outputs if value.name):
         raise ModelError(BY_VALUE)
     if node.op_type not in CONVERTERS:

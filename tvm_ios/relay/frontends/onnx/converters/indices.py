@@ -18,6 +18,7 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
     known,
     require_known,
     shape_of,
+    type_of,
 )
 
 __all__ = [
@@ -88,10 +89,21 @@ def scatter_nd(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return relay.scatter_nd(inputs[0], _coordinates(node, inputs), inputs[2], mode)
 
 
+_SORTED_AS = {"bfloat16": "float32", "int16": "int32", "uint16": "int32", "uint32": "int64"}
+"""Types that TVM sorts in place of those that it does not, without loss."""
+
+
 @converter("TopK")
 def greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """The greatest or the least values along an axis, and their places."""
     count = require_known(node, 1, "a number of values")
     count = count[0] if isinstance(count, list) else count
+    dtype = type_of(node, of_input=True)
+    if dtype == "uint64":
+        raise ModelError("sorts numbers of uint64, which TVM cannot; give int64")
     least = not node.attributes.get_int("largest", 1)
-    return relay.topk(inputs[0], count, axis_of(node, -1), "both", least, "int64")
+    if dtype not in _SORTED_AS:
+        return relay.topk(inputs[0], count, axis_of(node, -1), "both", least, "int64")
+    wide = relay.cast(inputs[0], _SORTED_AS[dtype])
+    values, places = relay.topk(wide, count, axis_of(node, -1), "both", least, "int64")
+    return relay.TupleWrapper(relay.Tuple([relay.cast(values, dtype), places]), 2)
