@@ -33,7 +33,7 @@ def steps(node: ir.Node, op: Builder) -> Outputs:
         zero = op.const(np.zeros(extents(scale), _whole_type(node)))
     if node.op_type == "DequantizeLinear":
         wider = [_wider(each, op) for each in (value, zero)]
-        if wider != [value, zero]:
+        if value not in wider and zero not in wider:
             return op.again(node, wider[0], scale, wider[1])
     if node.attributes.get_int("block_size", 0):
         return _by_block(node, scale, zero, op)
