@@ -43,7 +43,7 @@ TIMM = {
     "vit_tiny_patch16_224": 224,
 }
 """Width and height of the images, by model of timm."""
-TORCHVISION = {"inception_v3": 128, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64, "vgg11_bn": 32}
+TORCHVISION = {"inception_v3": 128, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64}
 
 
 class Bert(nn.Module):  # type: ignore[misc]
@@ -57,7 +57,7 @@ class Bert(nn.Module):  # type: ignore[misc]
         self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Encode tokens; the mask is zero where there are none."""
+        """Encode tokens, of which there are none where the mask is zero."""
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
         return self.layers(self.words(tokens) + self.places(places), src_key_padding_mask=mask == 0)
 
@@ -100,7 +100,7 @@ def _tokens() -> tuple[torch.Tensor, ...]:
 
 
 def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]]:
-    """What makes a model and its inputs, by the file's name."""
+    """Functions that make a model and its inputs, by the name of its files."""
     made: dict[str, Callable[[], Any]] = {}
     for name, extent in TIMM.items():
         made[name] = partial(_of_timm, name, extent)
