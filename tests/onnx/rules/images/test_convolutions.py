@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.onnx.forms import model_of, require_same
+from tests.onnx.forms import model_of, normal_of, require_same
+from tvm_ios.errors import ModelError
 
 EXACT = {"rtol": 1e-5, "atol": 1e-5}
 MODES = ["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]
@@ -118,3 +119,11 @@ def test_zero_points_of_integers_are_given(mode, zeros):
     (node,) = made.graph.node
     assert len(node.input) == 4
     assert all(node.input)
+
+
+@pytest.mark.parametrize("mode", ["NOTSET", "VALID"])
+def test_kernels_larger_than_their_images_are_refused(mode):
+    inputs = {"x": np.zeros((1, 1, 2, 5), "float32")}
+    weights = {"w": np.zeros((1, 1, 3, 3), "float32")}
+    with pytest.raises(ModelError, match="larger than the image"):
+        normal_of(model_of("Conv", inputs, constants=weights, auto_pad=mode), inputs)

@@ -29,11 +29,12 @@ def pads(node: ir.Node, op: Builder) -> Outputs:
     if node.op_type == "ConvInteger":
         inputs = [*inputs[:2], *(_zero_point(node, place, op) for place in (0, 1))]
     mode = node.attributes.get_string("auto_pad", "NOTSET")
-    if mode == "NOTSET" and inputs == list(node.inputs) and _is_said(node):
-        return None
     window = window_of(node, extents(required(node, 1))[2:])
     if mode.startswith("SAME"):
         window = window.same(upper=mode == "SAME_UPPER")
+    window.require_within()
+    if mode == "NOTSET" and inputs == list(node.inputs) and _is_said(node):
+        return None
     group = node.attributes.get_int("group", 1)
     return op.op(node.op_type, *inputs, **window.attributes, group=group, auto_pad="NOTSET")
 
