@@ -133,7 +133,11 @@ def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...
 
 
 def _of_timm(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    return timm.create_model(name, exportable=True), _image(extent)
+    model = timm.create_model(name, exportable=True)
+    for weights in model.parameters():
+        if not weights.any():  # some heads begin with zeros, and every result would be zero
+            nn.init.normal_(weights, std=0.02)
+    return model, _image(extent)
 
 
 def _of_torchvision(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
