@@ -68,15 +68,21 @@ def test_ellipses_broadcast(equation, shapes):
     require_same(model, inputs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_random_equations(seed):
+def random_equation(seed):
     random = np.random.default_rng(seed)
     letters = list(SIZES)
     count = int(random.integers(1, 4))
     terms = ["".join(random.permutation(letters)[: random.integers(1, 5)]) for _ in range(count)]
     known = sorted(set("".join(terms)))
     result = "".join(random.permutation(known)[: random.integers(0, len(known) + 1)])
-    equation = f"{','.join(terms)}->{result}"
+    return f"{','.join(terms)}->{result}"
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [pytest.param(random_equation(n), marks=pytest.mark.slow if n > 11 else ()) for n in range(40)],
+)
+def test_random_equations(equation):
     inputs = given(equation)
     model = model_of("Einsum", inputs, equation=equation, opset=12)
     require_same(model, inputs, rtol=1e-4, atol=1e-4)

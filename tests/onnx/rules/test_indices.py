@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import model_of, normal_of, operators_of, require_same
 from tvm_ios.errors import ModelError
 
@@ -8,32 +9,28 @@ RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((4, 5, 6)).astype("float32")
 
 
-@pytest.fixture(params=[True, False], ids=["constant", "at run"])
-def of_indices(request):
-    """Maker of models whose indices are constant, or told by the run; and its inputs."""
-
-    def make(op_type, indices, more=None, **told):
-        more = more or {}
-        if not request.param:
-            inputs = {"x": X, "indices": indices, **more}
-            return model_of(op_type, inputs, **told), inputs
-        names = ["x", "indices", *more]
-        model = model_of(
-            op_type, {"x": X, **more}, constants={"indices": indices}, names=names, **told
-        )
-        return model, {"x": X, **more}
-
-    return make
+def of_indices(at_run, op_type, indices, more=None, **told):
+    """A model whose indices are constant, or which the run tells; and its inputs."""
+    more = more or {}
+    if at_run:
+        inputs = {"x": X, "indices": indices, **more}
+        return model_of(op_type, inputs, **told), inputs
+    names, constants = ["x", "indices", *more], {"indices": indices}
+    inputs = {"x": X, **more}
+    return model_of(op_type, inputs, constants=constants, names=names, **told), inputs
 
 
-@pytest.mark.parametrize("opset", [7, 11, 13])
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_gather(of_indices, shape, axis, opset, dtype):
+@cases(
+    opset=[7, 11, 13],
+    axis=[0, 1, -1],
+    shape=[(), (3,), (2, 3), (0,)],
+    dtype=["int32", "int64"],
+    at_run=[False, True],
+)
+def test_gather(at_run, shape, axis, opset, dtype):
     least = 0 if opset < 11 else -4
     indices = RANDOM.integers(least, 4, shape).astype(dtype)
-    require_same(*of_indices("Gather", np.asarray(indices), axis=axis, opset=opset))
+    require_same(*of_indices(at_run, "Gather", np.asarray(indices), axis=axis, opset=opset))
 
 
 @pytest.mark.parametrize(("indices", "operators"), [(-1, "Slice Reshape"), ([1, 3], "Slice")])
@@ -61,31 +58,32 @@ def test_places_that_are_counted_are_not_moved():
     assert operators_of(made) == ["ArgMax", "Gather"]
 
 
-@pytest.mark.parametrize("opset", [11, 13])
-@pytest.mark.parametrize("axis", [0, 2, -2])
-def test_gather_elements(of_indices, axis, opset):
+@cases(opset=[11, 13], axis=[0, 2, -2], at_run=[False, True])
+def test_gather_elements(at_run, axis, opset):
     for shape, by in (((2, 3, 4), ["runtime"]), (X.shape, ["reference", "runtime"])):
         indices = RANDOM.integers(-4, 4, shape)
-        require_same(*of_indices("GatherElements", indices, axis=axis, opset=opset), by=by)
+        require_same(*of_indices(at_run, "GatherElements", indices, axis=axis, opset=opset), by=by)
 
 
-@pytest.mark.parametrize("opset", [11, 12, 13])
-@pytest.mark.parametrize(
-    ("shape", "batch"), [((3, 2), 0), ((1,), 0), ((3,), 0), ((4, 2), 1), ((4, 5, 1), 2)]
+@cases(
+    where=lambda opset, shape_and_batch, **_: opset >= 12 or not shape_and_batch[1],
+    opset=[11, 13],
+    shape_and_batch=[((3, 2), 0), ((1,), 0), ((3,), 0), ((4, 2), 1), ((4, 5, 1), 2)],
+    at_run=[False, True],
 )
-def test_gather_nd(of_indices, shape, batch, opset):
-    if batch and opset < 12:
-        pytest.skip("the opset has no batch_dims")
+def test_gather_nd(at_run, shape_and_batch, opset):
+    shape, batch = shape_and_batch
     told = {"batch_dims": batch} if batch else {}
     indices = RANDOM.integers(-4, 4, shape)
-    require_same(*of_indices("GatherND", indices, opset=opset, **told))
+    require_same(*of_indices(at_run, "GatherND", indices, opset=opset, **told))
 
 
-@pytest.mark.parametrize(
-    "op_type", ["Scatter 9", "Scatter 10"] + [f"ScatterElements {n}" for n in (11, 13, 16, 18)]
+@cases(
+    op_type=["Scatter 9", *(f"ScatterElements {n}" for n in (11, 16, 18))],
+    axis=[0, 1, -1],
+    at_run=[False, True],
 )
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_scatter_elements(of_indices, axis, op_type):
+def test_scatter_elements(at_run, axis, op_type):
     op_type, opset = op_type.split()
     if int(opset) < 11:
         axis %= 3
@@ -95,31 +93,34 @@ def test_scatter_elements(of_indices, axis, op_type):
     along[axis] = 2
     indices = np.ascontiguousarray(np.broadcast_to(place.reshape(along), shape))
     updates = {"updates": RANDOM.standard_normal(shape).astype("float32")}
-    model, inputs = of_indices(op_type, indices, updates, axis=axis, opset=int(opset))
+    model, inputs = of_indices(at_run, op_type, indices, updates, axis=axis, opset=int(opset))
     made = require_same(model, inputs, by=["runtime"])
     if op_type != "Scatter":
         require_same(model, inputs, by=["reference"])
     assert operators_of(made)[-1] == "ScatterElements"
 
 
+@pytest.mark.parametrize("at_run", [False, True])
 @pytest.mark.parametrize(("opset", "how"), [(16, "add"), (18, "max"), (18, "mul"), (18, "min")])
-def test_scatter_elements_with_a_reduction(of_indices, how, opset):
+def test_scatter_elements_with_a_reduction(at_run, how, opset):
     indices = RANDOM.integers(-4, 4, (3, 3, 3))
     updates = {"updates": RANDOM.standard_normal((3, 3, 3)).astype("float32")}
     require_same(
-        *of_indices("ScatterElements", indices, updates, axis=1, reduction=how, opset=opset)
+        *of_indices(at_run, "ScatterElements", indices, updates, axis=1, reduction=how, opset=opset)
     )
 
 
-@pytest.mark.parametrize("opset", [11, 13, 16, 18])
-@pytest.mark.parametrize("how", ["none", "add", "mul"])
-def test_scatter_nd(of_indices, how, opset):
-    if how != "none" and opset < 16:
-        pytest.skip("the opset has no reduction")
+@cases(
+    where=lambda how, opset, **_: opset >= 16 or how == "none",
+    opset=[11, 13, 16, 18],
+    how=["none", "add", "mul"],
+    at_run=[False, True],
+)
+def test_scatter_nd(at_run, how, opset):
     told = {} if how == "none" else {"reduction": how}
     indices = np.array([[0, -1], [-2, 3], [1, 1]])
     updates = {"updates": RANDOM.standard_normal((3, 6)).astype("float32")}
-    require_same(*of_indices("ScatterND", indices, updates, opset=opset, **told))
+    require_same(*of_indices(at_run, "ScatterND", indices, updates, opset=opset, **told))
 
 
 @pytest.mark.parametrize("opset", [9, 11])
@@ -130,9 +131,7 @@ def test_compress(axis, opset):
     require_same(model_of("Compress", {"x": X}, constants=given, opset=opset, **told), {"x": X})
 
 
-@pytest.mark.parametrize("opset", [9, 11])
-@pytest.mark.parametrize("axis", [-1, 0, 1])
-@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
+@cases(opset=[9, 11], axis=[-1, 0, 1], dtype=["int64", "int32", "float32"])
 def test_one_hot(axis, dtype, opset):
     inputs = {"indices": RANDOM.integers(0, 5, (3, 4)).astype(dtype)}
     if opset == 11:

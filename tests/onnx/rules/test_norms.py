@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import model_of, normal_of, operators_of, outputs_of, require_same
 from tvm_ios.errors import ModelError
 
@@ -70,9 +71,7 @@ def test_old_group_normalization_is_scaled_by_group():
     np.testing.assert_allclose(found, wanted, **NEAR)
 
 
-@pytest.mark.parametrize("axis", [-1, 1, -3])
-@pytest.mark.parametrize("outputs", [1, 2, 3])
-@pytest.mark.parametrize("bias", [False, True])
+@cases(axis=[-1, 1, -3], outputs=[1, 2, 3], bias=[False, True])
 def test_layer_normalization(axis, outputs, bias):
     given = parameters(X.shape[axis:], "s", *(["b"] if bias else []))
     told = {"axis": axis, "opset": 17, "outputs": outputs}
@@ -81,9 +80,7 @@ def test_layer_normalization(axis, outputs, bias):
     assert ("LayerNormalization" in operators_of(made)) == (outputs == 1)
 
 
-@pytest.mark.parametrize("opset", [7, 22])
-@pytest.mark.parametrize("axis", [1, -1])
-@pytest.mark.parametrize("power", [1, 2])
+@cases(opset=[7, 22], axis=[1, -1], power=[1, 2])
 def test_lp_normalization(power, axis, opset):
     inputs = {"x": X.copy()}
     inputs["x"][0, :, 0, :] = 0

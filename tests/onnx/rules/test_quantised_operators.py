@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import normal_of, operators_of, outputs_of
 
 RNG = np.random.default_rng(0)
@@ -43,9 +44,11 @@ def require_near(made, inputs):
     return operators_of(normal)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("attributes", [{}, {"pads": [1] * 4}, {"auto_pad": "SAME_UPPER"}])
+@cases(
+    bias=[True, False],
+    channels=[1, 4],
+    attributes=[{}, {"pads": [1] * 4}, {"auto_pad": "SAME_UPPER"}],
+)
 def test_convolutions(bias, channels, attributes):
     constants = {
         "xs": SCALE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import normal_of, operators_of, parsed, require_same
 from tvm_ios.errors import ModelError
 
@@ -30,13 +31,14 @@ def scan(attributes, *, shape="[2,3,4]", slices="[2,4]", opset=21):
     )
 
 
-@pytest.mark.parametrize("opset", [9, 11, 16, 21, 23])
-@pytest.mark.parametrize("into", [[0, 0], [1, 0], [1, 1]])
-@pytest.mark.parametrize("out", [[0, 0], [0, 1]])
-@pytest.mark.parametrize("axes", [[0, 0], [1, 2], [-1, 1]])
+@cases(
+    where=lambda axes, opset, **_: opset > 9 or min(axes) >= 0,
+    opset=[9, 11, 16, 21, 23],
+    into=[[0, 0], [1, 0], [1, 1]],
+    out=[[0, 0], [0, 1]],
+    axes=[[0, 0], [1, 2], [-1, 1]],
+)
 def test_axes_and_directions(axes, out, into, opset):
-    if opset == 9 and min(axes) < 0:
-        return
     model = scan(
         f"scan_input_axes = [1, 1], scan_input_directions = {into},"
         f"scan_output_axes = {axes}, scan_output_directions = {out}",

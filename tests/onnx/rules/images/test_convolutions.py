@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import model_of, normal_of, require_same
 from tvm_ios.errors import ModelError
 
@@ -43,10 +44,7 @@ def require_said(model, inputs, **exact):
     assert made.graph.node[0].op_type in ("Conv", "ConvTranspose")
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("opset", [7, 22])
+@cases(seed=range(3), rank=[1, 2, 3], mode=MODES, opset=[7, 22])
 def test_pads_of_convolutions_are_numbers(mode, rank, seed, opset):
     group, bias = 1 + seed % 2, seed != 1
     require_said(
@@ -62,10 +60,7 @@ def test_windows_with_gaps_have_pads_too(mode):
     require_said(model, inputs, by=["reference"])
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rank", [1, 2, 3])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("opset", [7, 22])
+@cases(seed=range(3), rank=[1, 2, 3], mode=MODES, opset=[7, 22])
 def test_pads_of_transposed_convolutions_are_numbers(mode, rank, seed, opset):
     model, inputs = convolution(
         "ConvTranspose", seed, mode, opset, rank=rank, group=1 + seed % 2, bias=seed != 1
@@ -74,13 +69,14 @@ def test_pads_of_transposed_convolutions_are_numbers(mode, rank, seed, opset):
     require_said(model, inputs, by=["runtime"])
 
 
-@pytest.mark.parametrize("by", [-3, -2, -1, 0, 1])
-@pytest.mark.parametrize("mode", MODES[:3])
-@pytest.mark.parametrize("opset", [7, 22])
+@cases(
+    where=lambda by, mode, **_: by <= 0 or mode == "NOTSET",
+    by=[-3, -2, -1, 0, 1],
+    mode=MODES[:3],
+    opset=[7, 22],
+)
 def test_transposed_convolutions_have_the_size_that_is_asked_for(mode, by, opset):
     """More than is computed is zeros, where all that run it agree."""
-    if by > 0 and mode != "NOTSET":
-        return
     plain, inputs = convolution("ConvTranspose", 5, "VALID", opset, strides=[2, 3])
     size = [each.dim_value + by for each in plain.graph.output[0].type.tensor_type.shape.dim[2:]]
     model, _ = convolution("ConvTranspose", 5, mode, opset, strides=[2, 3], output_shape=size)
@@ -96,29 +92,20 @@ def test_transposed_convolutions_make_nothing_up(mode, opset):
     require_said(model, inputs, by=["runtime"])
 
 
-@pytest.mark.parametrize("zeros", [[], ["x0"], ["x0", "w0"], ["", "w0"]])
 @pytest.mark.parametrize("mode", MODES)
-def test_zero_points_of_integers_are_given(mode, zeros):
+def test_zero_points_of_integers_are_given(mode):
     random = np.random.default_rng(2)
     x = random.integers(0, 255, (1, 2, 6, 7), dtype="uint8")
-    constants = {
-        "w": random.integers(0, 255, (3, 2, 3, 2), dtype="uint8"),
-        **{name: np.array(7, "uint8") for name in zeros if name},
-    }
-    told = {} if mode == "NOTSET" else {"auto_pad": mode}
-    model = model_of(
-        "ConvInteger",
-        {"x": x},
-        constants=constants,
-        names=["x", "w", *zeros],
-        strides=[2, 1],
-        opset=10,
-        **told,
-    )
-    made = require_same(model, {"x": x}, by=["runtime"])
-    (node,) = made.graph.node
-    assert len(node.input) == 4
-    assert all(node.input)
+    w = random.integers(0, 255, (3, 2, 3, 2), dtype="uint8")
+    told = {"strides": [2, 1], "opset": 10} | ({} if mode == "NOTSET" else {"auto_pad": mode})
+    for zeros in ([], ["x0"], ["x0", "w0"], ["", "w0"]):
+        constants = {"w": w, **{name: np.array(7, "uint8") for name in zeros if name}}
+        names = ["x", "w", *zeros]
+        model = model_of("ConvInteger", {"x": x}, constants=constants, names=names, **told)
+        made = require_same(model, {"x": x}, by=["runtime"])
+        (node,) = made.graph.node
+        assert len(node.input) == 4
+        assert all(node.input)
 
 
 @pytest.mark.parametrize("mode", ["NOTSET", "VALID"])

@@ -1,6 +1,6 @@
 import numpy as np
-import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.rules.images.test_resizes import MODES
 from tvm_ios.onnx.rules.images.resampling import Coordinates, nearest, samples
 
@@ -10,9 +10,7 @@ def of(extent, resized, mode="half_pixel"):
     return Coordinates(extent=extent, resized=resized, scale=scale, mode=mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("cubic", [None, -0.75])
-@pytest.mark.parametrize("antialias", [False, True])
+@cases(mode=MODES, cubic=[None, -0.75], antialias=[False, True])
 def test_weights_add_up_to_one(mode, cubic, antialias):
     for resized in (1, 3, 7, 20):
         told = {"cubic": cubic, "antialias": antialias, "exclude_outside": False}

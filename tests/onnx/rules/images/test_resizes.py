@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import model_of, normal_of, operators_of, outputs_of, require_same
 from tvm_ios.errors import ModelError
 
@@ -27,9 +28,9 @@ def resized(scales=None, sizes=None, *, opset=21, inputs=None, roi=None, **told)
     return model_of("Resize", inputs, constants=constants, names=names, opset=opset, **told)
 
 
-@pytest.mark.parametrize("opset", [7, 9])
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("scales", [[1, 1, 2, 2], [1, 1, 1.5, 2.3], [1, 1, 3, 1]])
+@cases(
+    opset=[7, 9], mode=["nearest", "linear"], scales=[[1, 1, 2, 2], [1, 1, 1.5, 2.3], [1, 1, 3, 1]]
+)
 def test_upsample(scales, mode, opset):
     scales = np.array(scales, "float32")
     if opset == 7:
@@ -43,17 +44,20 @@ def test_upsample(scales, mode, opset):
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("scales", WHOLE + BROKEN)
-def test_opset_10(scales, mode):
-    require_same(resized(scales, mode=mode, opset=10), {"x": X}, by=["runtime"], **NEAR)
+def test_opset_10(mode):
+    for scales in WHOLE + BROKEN:
+        require_same(resized(scales, mode=mode, opset=10), {"x": X}, by=["runtime"], **NEAR)
 
 
-@pytest.mark.parametrize("opset", [11, 19])
-@pytest.mark.parametrize("mode", [*MODES, "tf_half_pixel_for_nn", "half_pixel_symmetric"])
-@pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+@cases(
+    where=lambda opset, mode, **_: (
+        mode != ("half_pixel_symmetric" if opset < 19 else "tf_half_pixel_for_nn")
+    ),
+    opset=[11, 19],
+    mode=[*MODES, "tf_half_pixel_for_nn", "half_pixel_symmetric"],
+    rounding=["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
+)
 def test_nearest(rounding, mode, opset):
-    if mode == ("half_pixel_symmetric" if opset < 19 else "tf_half_pixel_for_nn"):
-        pytest.skip("the opset has no such mode")
     told = {"coordinate_transformation_mode": mode, "nearest_mode": rounding}
     for scales in WHOLE if mode == "align_corners" else WHOLE + BROKEN:
         model = resized(scales, mode="nearest", opset=opset, **told)
@@ -68,15 +72,17 @@ def test_opsets_between(mode, opset):
         require_same(resized(scales, mode=mode, opset=opset), {"x": X}, by=["runtime"], **NEAR)
 
 
-@pytest.mark.parametrize("opset", [11, 19])
-@pytest.mark.parametrize("mode", [*MODES, "half_pixel_symmetric"])
-@pytest.mark.parametrize("how", ["linear", "cubic", "cubic outside"])
-@pytest.mark.parametrize("scales", WHOLE + BROKEN)
+@cases(
+    where=lambda opset, mode, scales, **_: (
+        (opset >= 19 or mode != "half_pixel_symmetric")
+        and (mode != "align_corners" or scales in WHOLE)
+    ),
+    opset=[11, 19],
+    mode=[*MODES, "half_pixel_symmetric"],
+    how=["linear", "cubic", "cubic outside"],
+    scales=WHOLE + BROKEN,
+)
 def test_interpolation(scales, how, mode, opset):
-    if mode == "half_pixel_symmetric" and opset < 19:
-        pytest.skip("the opset has no such mode")
-    if mode == "align_corners" and scales in BROKEN:
-        pytest.skip("runtimes differ in it")
     told = {"coordinate_transformation_mode": mode, "mode": how.split()[0]}
     told |= {"exclude_outside": 1, "cubic_coeff_a": -0.5} if "outside" in how else {}
     made = require_same(resized(scales, opset=opset, **told), {"x": X}, by=["runtime"], **NEAR)
@@ -86,18 +92,22 @@ def test_interpolation(scales, how, mode, opset):
         require_same(resized(scales, opset=opset, **told), {"x": X}, by=["reference"], **NEAR)
 
 
-@pytest.mark.parametrize("opset", [11, 13, 18, 19])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("how", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("sizes", [[1, 2, 12, 10], [1, 2, 4, 7], [1, 2, 1, 1], [1, 2, 6, 5]])
+@cases(
+    opset=[11, 13, 18, 19],
+    mode=MODES,
+    how=["nearest", "linear", "cubic"],
+    sizes=[[1, 2, 12, 10], [1, 2, 4, 7], [1, 2, 1, 1], [1, 2, 6, 5]],
+)
 def test_sizes(sizes, how, mode, opset):
     told = {"coordinate_transformation_mode": mode, "mode": how}
     require_same(resized(sizes=sizes, opset=opset, **told), {"x": X}, by=["runtime"], **NEAR)
 
 
-@pytest.mark.parametrize("opset", [11, 19])
-@pytest.mark.parametrize("how", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("roi", [[0, 0, 0.2, 0.1, 1, 1, 0.9, 0.7], [0, 0, -0.3, 0.5, 1, 1, 1.2, 1]])
+@cases(
+    opset=[11, 19],
+    how=["nearest", "linear", "cubic"],
+    roi=[[0, 0, 0.2, 0.1, 1, 1, 0.9, 0.7], [0, 0, -0.3, 0.5, 1, 1, 1.2, 1]],
+)
 def test_crops(roi, how, opset):
     told = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
     # onnxruntime crops no axis whose extent stays, and the reference does.
@@ -106,9 +116,7 @@ def test_crops(roi, how, opset):
         require_same(model, {"x": X}, by=[by or "reference"], **NEAR)
 
 
-@pytest.mark.parametrize("opset", [18, 19])
-@pytest.mark.parametrize("axes", [[2, 3], [3, 2], [3]])
-@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+@cases(opset=[18, 19], axes=[[2, 3], [3, 2], [3]], policy=["stretch", "not_larger", "not_smaller"])
 def test_some_axes(axes, policy, opset):
     sizes = [9, 7][: len(axes)]
     told = {"axes": axes, "keep_aspect_ratio_policy": policy}
@@ -141,9 +149,11 @@ def test_channels_that_are_resized_are_gathered():
     assert operators_of(made) == ["Gather"]
 
 
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-@pytest.mark.parametrize("scales", [[1, 1, 0.5, 0.6], [1, 1, 0.34, 0.4], [1, 1, 2, 0.7]])
-@pytest.mark.parametrize("outside", [0, 1])
+@cases(
+    mode=["linear", "cubic"],
+    scales=[[1, 1, 0.5, 0.6], [1, 1, 0.34, 0.4], [1, 1, 2, 0.7]],
+    outside=[0, 1],
+)
 def test_antialias(scales, mode, outside):
     told = {"antialias": 1, "mode": mode, "exclude_outside": outside}
     require_same(resized(scales, **told), {"x": X}, by=["runtime"], **NEAR)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.onnx.cases import cases
 from tests.onnx.forms import model_of, normal_of, operators_of, require_same
 from tvm_ios.errors import ModelError
 
@@ -64,9 +65,7 @@ def require_unrolled(model, inputs, **exact):
     assert not {"RNN", "GRU", "LSTM"} & set(operators_of(made))
 
 
-@pytest.mark.parametrize("direction", COUNTS)
-@pytest.mark.parametrize("operator", GATES)
-@pytest.mark.parametrize("opset", [7, 22])
+@cases(direction=COUNTS, operator=GATES, opset=[7, 22])
 def test_directions_and_initial_states(operator, direction, opset):
     given = parts(operator, direction)
     require_unrolled(*layer(operator, given, direction=direction, opset=opset), **EXACT)
@@ -87,10 +86,12 @@ def test_batch_comes_first_in_the_other_layout(operator, direction):
     require_unrolled(model, inputs, by=["reference"], **EXACT)
 
 
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("lengths", [[4, 4, 4], [4, 2, 1], [2, 0, 3], [0, 0, 0]])
-@pytest.mark.parametrize("direction", COUNTS)
-@pytest.mark.parametrize("operator", GATES)
+@cases(
+    known=[True, False],
+    lengths=[[4, 4, 4], [4, 2, 1], [2, 0, 3], [0, 0, 0]],
+    direction=COUNTS,
+    operator=GATES,
+)
 def test_shorter_sequences_keep_their_states(operator, direction, lengths, known):
     given = parts(operator, direction)
     model, inputs = layer(operator, given, direction=direction, lengths=lengths, known=known)
@@ -113,22 +114,22 @@ ACTIVATIONS = [
 NUMBERED = ["Affine", "ScaledTanh", "ThresholdedRelu"]
 
 
-@pytest.mark.parametrize(
-    ("name", "numbered"),
-    [
-        *((name, True) for name in ACTIVATIONS),
-        *((name, False) for name in ACTIVATIONS if name not in NUMBERED),
-    ],
+@cases(
+    where=lambda name, numbered: numbered or name not in NUMBERED,
+    name=ACTIVATIONS,
+    numbered=[True, False],
 )
-@pytest.mark.parametrize("operator", GATES)
-def test_activations_and_their_numbers(operator, name, numbered):
-    rest = {"RNN": [], "GRU": ["LeakyRelu"], "LSTM": ["LeakyRelu", "HardSigmoid"]}[operator]
+def test_activations_and_their_numbers(name, numbered):
     told = {}
     if numbered:
         told = {"activation_alpha": [0.3, 0.25, 0.4], "activation_beta": [0.6, 0.7]}
-    given = parts(operator)
-    model, inputs = layer(operator, given, activations=[name, *rest], **told)
-    require_unrolled(model, inputs, by=["runtime"], rtol=1e-4, atol=1e-5)
+    for operator, rest in (
+        ("RNN", []),
+        ("GRU", ["LeakyRelu"]),
+        ("LSTM", ["LeakyRelu", "HardSigmoid"]),
+    ):
+        model, inputs = layer(operator, parts(operator), activations=[name, *rest], **told)
+        require_unrolled(model, inputs, by=["runtime"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("operator", GATES)
@@ -153,9 +154,7 @@ def test_numbers_of_twice_the_width(operator):
     assert made.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
 
 
-@pytest.mark.parametrize("linear", [0, 1])
-@pytest.mark.parametrize("clip", [None, 0.3])
-@pytest.mark.parametrize("operator", GATES)
+@cases(linear=[0, 1], clip=[None, 0.3], operator=GATES)
 def test_clipping_and_linear_products(operator, clip, linear):
     told = {} if clip is None else {"clip": clip}
     if operator == "GRU":
