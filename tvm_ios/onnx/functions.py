@@ -12,9 +12,9 @@ from tvm_ios.onnx.builder import NORMAL_OPSET, Builder
 from tvm_ios.onnx.inference import type_of
 from tvm_ios.onnx.rule import Outputs
 
-__all__ = ["VOCABULARY", "constants_of", "copied", "expansion", "inlined"]
+__all__ = ["constants_of", "copied", "expansion", "inlined"]
 
-VOCABULARY: frozenset[str] = frozenset(
+_VOCABULARY: frozenset[str] = frozenset(
     {
         "Celu",
         "Clip",
@@ -26,7 +26,6 @@ VOCABULARY: frozenset[str] = frozenset(
         "LeakyRelu",
         "LogSoftmax",
         "Mish",
-        "PRelu",
         "Relu",
         "Selu",
         "Shrink",
@@ -44,7 +43,7 @@ def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outpu
 
     ``schema`` is an ``onnx.defs.OpSchema``, whose type stubs lack what it says of functions.
     """
-    if node.op_type in VOCABULARY or not (
+    if node.op_type in _VOCABULARY or not (
         schema.has_function or schema.has_context_dependent_function
     ):
         return None

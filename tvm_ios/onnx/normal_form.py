@@ -32,13 +32,13 @@ from tvm_ios.onnx.rule import RULES, Outputs
 from tvm_ios.onnx.values import dtype_of, extents, is_static
 from tvm_ios.support.error_text import lines_that_tell
 
-__all__ = ["described", "normalised"]
+__all__ = ["DRAWN", "STANDARD", "described", "normalised"]
 
 STANDARD = ("", "ai.onnx")
 """Domains of the operators of ONNX itself."""
 _CONSTANTS_ARE_NO_INPUTS = 4
 """The version of the file format before which each constant has to be an input as well."""
-MOST_NODES = 200_000
+_MOST_NODES = 200_000
 """Nodes that a model may become, by loops that are unrolled and functions that are written out."""
 DRAWN = {
     "Bernoulli",
@@ -49,7 +49,7 @@ DRAWN = {
     "RandomUniformLike",
 }
 """Operators that draw numbers, and are never folded."""
-KEPT = {"ConvTranspose", "DequantizeLinear"} | DRAWN
+_KEPT = {"ConvTranspose", "DequantizeLinear"} | DRAWN
 """Operators that are not folded: of weights in int8 the scale would be lost.
 
 onnx's reference gets groups of transposed convolutions wrong.
@@ -110,9 +110,9 @@ class _Walk:
     def run(self) -> None:
         """Take every node, in order, and put what became of them into the graph."""
         while self._pending:
-            if len(self._pending) + len(self._done) > MOST_NODES:
+            if len(self._pending) + len(self._done) > _MOST_NODES:
                 raise ModelError(
-                    f"becomes more than {MOST_NODES} nodes once its loops are unrolled; give "
+                    f"becomes more than {_MOST_NODES} nodes once its loops are unrolled; give "
                     "fewer steps"
                 )
             node = self._pending.pop()
@@ -163,7 +163,7 @@ class _Walk:
             return made
         if node.outputs and all(map(_is_empty, node.outputs)):
             return [builder.const(np.zeros(extents(v), dtype_of(v))) for v in node.outputs]
-        if node.op_type not in KEPT and all(_is_tensor(value) for value in node.outputs):
+        if node.op_type not in _KEPT and all(_is_tensor(value) for value in node.outputs):
             arrays = evaluated(node, schema.since_version)
             if arrays is not None:
                 return [builder.const(array) for array in arrays]

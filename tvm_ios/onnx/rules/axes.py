@@ -8,7 +8,14 @@ import onnx_ir as ir
 from tvm_ios.onnx.axes import along, axis_of, nonnegative, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
+from tvm_ios.onnx.values import (
+    constant,
+    dtype_of,
+    extents,
+    optional,
+    require_constant,
+    required,
+)
 
 __all__ = [
     "cumulative_sum",
@@ -88,13 +95,14 @@ def cumulative_sum(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("Trilu")
 def triangle(node: ir.Node, op: Builder) -> Outputs:
-    """The diagonal is a constant; one that the run tells is compared with all places."""
-    value = required(node)
-    if len(node.inputs) > 1 and node.inputs[1] is not None:
-        if node.inputs[1].const_value is not None:
-            return None
+    """The diagonal is a constant of no axes; one that the run tells is compared with all places."""
+    value, told = required(node), optional(node, 1)
+    diagonal = np.array(0) if told is None else constant(told)
+    if diagonal is None:
         return _masked(node, op)
-    return op.again(node, value, op.const(np.array(0)))
+    if told is not None and diagonal.ndim == 0:
+        return None
+    return op.again(node, value, op.const(diagonal.reshape(())))
 
 
 def _masked(node: ir.Node, op: Builder) -> ir.Value:

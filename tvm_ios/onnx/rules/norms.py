@@ -25,6 +25,8 @@ __all__ = [
 
 _CHANNELS = 1
 """Axis that has a scale and a bias for each place."""
+_IMAGES = 4
+"""Rank at which a norm over near channels has kernels of its own."""
 _BY_GROUP = 21
 """The opset before which a group norm has a scale for each group, and not for each channel."""
 
@@ -170,9 +172,9 @@ def lp_normalization(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("LRN")
 def local_response_normalization(node: ir.Node, op: Builder) -> Outputs:
-    """An even number of channels is averaged by a pooling, since it has no middle."""
+    """Channels are averaged by a pooling where they have no middle, or where there is no image."""
     value, size = required(node), node.attributes["size"].as_int()
-    if size % 2:
+    if size % 2 and rank_of(value) == _IMAGES:
         return None
     shape, dtype = extents(value), dtype_of(value)
     factors = (node.attributes.get_float(*each) for each in (("alpha", 1e-4), ("bias", 1.0)))

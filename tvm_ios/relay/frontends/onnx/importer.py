@@ -29,10 +29,10 @@ __all__ = ["import_onnx"]
 _LENDING = Lock()
 """Held where TVM's messages go to a list, for the whole process."""
 _TYPES = frozenset(
-    {"bfloat16", "bool", "float16", "float32", "float64"}
+    {"bool", "float16", "float32", "float64"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Data types that Relay has, of those that ONNX has."""
+"""Data types of ONNX that Relay computes in; single numbers of bfloat16 it takes for integers."""
 
 
 def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
@@ -103,19 +103,21 @@ class _Import:
 
     @contextmanager
     def _telling_of(self, what: str) -> Iterator[None]:
-        """Make errors of TVM into one that names the file and what was read."""
+        """Make errors of TVM into one that names the file and what was read; note it in others."""
         self._said.clear()
         try:
             yield
         except ModelError as error:
             raise ModelError(f"{self._name}: {what} {error}") from error
-        # What Relay's operators do not take, they refuse in whatever way they can.
-        except Exception as error:
+        except tvm.TVMError as error:
             said = self._said[0] if self._said else f"{type(error).__name__}: {reason_of(error)}"
             raise ModelError(
                 f"{self._name}: {what} cannot be written in Relay ({said}); save the model "
                 "without it, or in another opset"
             ) from error
+        except Exception as error:
+            error.add_note(f"{self._name}: {what}")
+            raise
 
 
 def _variable(value: ir.Value) -> relay.Var:
@@ -126,10 +128,11 @@ def _variable(value: ir.Value) -> relay.Var:
 
 
 def _require_relay_type(value: ir.Value) -> None:
-    """Refuse a type that Relay lacks: text, complex numbers, several numbers a byte."""
+    """Refuse a type that Relay lacks, or gets wrong: text, several numbers a byte, bfloat16."""
     if value.dtype is not None and str(dtype_of(value)) not in _TYPES:
         raise ModelError(
-            f"has {value.name!r} of the type {value.dtype.name}, which Relay lacks; give another"
+            f"has {value.name!r} of the type {value.dtype.name}, which Relay lacks "
+            "or gets wrong; give another"
         )
 
 

@@ -8,32 +8,22 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import NORMAL_OPSET
 from tvm_ios.onnx.inference import schema_of
-from tvm_ios.onnx.normal_form import STANDARD
+from tvm_ios.onnx.normal_form import DRAWN, STANDARD
 from tvm_ios.onnx.values import is_static
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
 
 __all__ = ["require_known"]
 
-DRAWN = (
+_DRAWS = (
     "draws numbers, and compiled code would draw the same in each run; make them an input of the "
     "model"
 )
-BY_VALUE = (
+_BY_VALUE = (
     "gives a result whose shape only values tell, and compiled code has static shapes; end the "
     "model before it"
 )
-REASONS = {
-    **dict.fromkeys(
-        (
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-        ),
-        DRAWN,
-    ),
+_REASONS = {
+    **dict.fromkeys(DRAWN, _DRAWS),
     "If": "takes one of two branches by a value that only the run tells; make it a constant",
     "Loop": "is a loop whose length only the run tells; give its number of rounds as a constant",
     "Scan": "is a loop whose length only the run tells; give its inputs static shapes",
@@ -48,17 +38,14 @@ def require_known(node: ir.Node) -> None:
             f"is of the domain {node.domain!r}, which is not known; save the model with operators "
             "of ONNX alone"
         )
-    if node.op_type in REASONS:
-        raise ModelError(REASONS[node.op_type])
+    if node.op_type in _REASONS:
+        raise ModelError(_REASONS[node.op_type])
     if any(isinstance(value.type, (ir.OptionalType, ir.SequenceType)) for value in node.outputs):
         raise ModelError("gives a sequence, or what is optional; end the model before it")
     if not all(is_static(value) for value in node.outputs if value.name):
-        raise ModelError(BY_VALUE)
+        raise ModelError(_BY_VALUE)
     if node.op_type not in CONVERTERS:
         raise ModelError("is an operator that is not known; save the model without it")
-    mode = node.attributes.get_string("auto_pad", "NOTSET")
-    if mode != "NOTSET":
-        raise ModelError(f"has auto_pad={mode}; give pads in its place")
     newest = onnx.defs.onnx_opset_version()
     schemas = [schema_of(node.domain, node.op_type, each) for each in (NORMAL_OPSET, newest)]
     for name in node.attributes:

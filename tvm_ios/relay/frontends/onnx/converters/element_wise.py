@@ -20,7 +20,6 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
 )
 
 __all__ = [
-    "SAME",
     "cast",
     "clip",
     "nearest",
@@ -30,7 +29,7 @@ __all__ = [
     "shift",
 ]
 
-SAME: dict[str, Callable[..., Any]] = {
+_SAME: dict[str, Callable[..., Any]] = {
     "Abs": relay.abs,
     "Acos": relay.acos,
     "Acosh": relay.acosh,
@@ -84,7 +83,7 @@ def _as_in_relay(operator: Callable[..., Any]) -> Any:
     return convert
 
 
-CONVERTERS.update({name: _as_in_relay(operator) for name, operator in SAME.items()})
+CONVERTERS.update({name: _as_in_relay(operator) for name, operator in _SAME.items()})
 
 
 @converter("Clip")

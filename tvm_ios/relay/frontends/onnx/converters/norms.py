@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import onnx_ir as ir
@@ -39,7 +38,7 @@ def log_softmax(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("LayerNormalization")
 def layer_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """A norm over the last axes, with mean and inverse deviation where these are asked for."""
+    """A norm over the last axes."""
     value, bias = inputs[0], inputs[2] if len(inputs) > 2 else None
     axes = list(range(axis_of(node, -1), len(shape_of(node))))
     mean = relay.mean(value, axes, True)
@@ -47,31 +46,13 @@ def layer_norm(node: ir.Node, inputs: Sequence[Any]) -> Any:
     deviation = relay.sqrt(variance + number(node, "epsilon", 1e-5))
     inverse = relay.const(1, type_of(node)) / deviation
     made = (value - mean) * inverse * inputs[1]
-    made = made if bias is None else made + bias
-    if len(node.outputs) == 1:
-        return made
-    outputs = [made, mean, inverse][: len(node.outputs)]
-    return relay.TupleWrapper(relay.Tuple(outputs), len(outputs))
+    return made if bias is None else made + bias
 
 
 @converter("LRN")
 def local_response(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Values by a power of the sum of squares in near channels."""
-    value, size = inputs[0], node.attributes.get_int("size")
-    alpha = node.attributes.get_float("alpha", 1e-4)
-    beta, bias = node.attributes.get_float("beta", 0.75), node.attributes.get_float("bias", 1.0)
-    shape, dtype = shape_of(node), type_of(node)
-    if len(shape) == 4 and size % 2:
-        return relay.nn.lrn(value, size, 1, bias, alpha, beta)
-    before, after = (size - 1) // 2, size // 2
-    widths = [(before, after) if axis == 1 else (0, 0) for axis in range(len(shape))]
-    padded = relay.nn.pad(value * value, widths)
-    total = reduce(
-        relay.add,
-        [
-            relay.strided_slice(padded, [begin], [begin + shape[1]], [1], axes=[1])
-            for begin in range(size)
-        ],
-    )
-    scale = relay.const(bias, dtype) + relay.const(alpha / size, dtype) * total
-    return value / relay.power(scale, relay.const(beta, dtype))
+    attributes = node.attributes
+    usual = (("bias", 1.0), ("alpha", 1e-4), ("beta", 0.75))
+    numbers = (attributes.get_float(name, each) for name, each in usual)
+    return relay.nn.lrn(inputs[0], attributes.get_int("size"), 1, *numbers)

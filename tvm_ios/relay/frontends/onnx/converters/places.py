@@ -9,7 +9,6 @@ import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import extents
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
@@ -80,8 +79,6 @@ def concat(node: ir.Node, inputs: Sequence[Any]) -> Any:
 def split(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Parts of a tensor along an axis, whose extents are those of the results."""
     axis = axis_of(node, 0)
-    if len(node.outputs) == 1:
-        return inputs[0]
     sizes = [extents(output)[axis] for output in node.outputs]
     return relay.split(inputs[0], np.cumsum(sizes)[:-1].tolist(), axis)
 
@@ -96,10 +93,7 @@ def copy(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
 def triangle(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Zero above or below a diagonal."""
     rows, columns = shape_of(node)[-2:]
-    given = known(node, 1) if len(node.inputs) > 1 else 0
-    if given is None:
-        raise ModelError("takes a diagonal that only the run tells; give a constant")
-    first = given[0] if isinstance(given, list) else given
+    first = known(node, 1)
     kept = np.tri(rows, columns, first, dtype=bool)
     if node.attributes.get_int("upper", 1):
         kept = ~np.tri(rows, columns, first - 1, dtype=bool)

@@ -8,12 +8,11 @@ from typing import Any
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.onnx.values import extents, required
 from tvm_ios.relay.frontends.exact_arithmetic import extreme
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
-    require_known,
+    known,
     shape_of,
     type_of,
 )
@@ -29,16 +28,15 @@ __all__ = [
     "total",
 ]
 
-Reduction = Callable[[Any, Sequence[int], bool], Any]
+_Reduction = Callable[[Any, Sequence[int], bool], Any]
 
 
 def _axes(node: ir.Node) -> list[int]:
-    rank = len(shape_of(node))
-    given = require_known(node, 1, "axes") if len(node.inputs) > 1 else []
-    return sorted(axis % rank for axis in given) or list(range(rank))
+    axes: list[int] = known(node, 1)
+    return axes
 
 
-def _reduced(node: ir.Node, value: Any, reduce: Reduction) -> Any:
+def _reduced(node: ir.Node, value: Any, reduce: _Reduction) -> Any:
     """A tensor reduced by an operator of Relay, which takes no single number."""
     axes, keep = _axes(node), bool(node.attributes.get_int("keepdims", 1))
     if axes:
@@ -81,8 +79,6 @@ def place(node: ir.Node, inputs: Sequence[Any]) -> Any:
     find = relay.argmax if node.op_type == "ArgMax" else relay.argmin
     axis, keep = axis_of(node, 0), bool(node.attributes.get_int("keepdims", 1))
     last = bool(node.attributes.get_int("select_last_index", 0))
-    if not shape_of(node):
-        return relay.const(0, "int64")
     found = relay.cast(find(inputs[0], axis, keep, False, last), "int64")
     # Relay finds no place, which is -1, where all values are the least or greatest of their type.
     usual = relay.const(shape_of(node)[axis] - 1 if last else 0, "int64")
@@ -90,34 +86,23 @@ def place(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 
 @converter("GlobalAveragePool")
-def global_mean(node: ir.Node, inputs: Sequence[Any]) -> Any:
+def global_mean(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
     """The mean of each image."""
-    shape = extents(required(node))
-    if len(shape) == 4:
-        return relay.nn.global_avg_pool2d(inputs[0])
-    return relay.mean(inputs[0], list(range(2, len(shape))), True)
+    return relay.nn.global_avg_pool2d(inputs[0])
 
 
 @converter("GlobalMaxPool")
-def global_greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:
+def global_greatest(node: ir.Node, inputs: Sequence[Any]) -> Any:  # noqa: ARG001
     """The greatest value of each image."""
-    shape = extents(required(node))
-    if len(shape) == 4:
-        return relay.nn.global_max_pool2d(inputs[0])
-    axes = list(range(2, len(shape)))
-    return extreme(lambda value: relay.max(value, axes, True), inputs[0], type_of(node))
+    return relay.nn.global_max_pool2d(inputs[0])
 
 
 @converter("CumSum")
 def running_total(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """The sum up to each place, from either end, with or without the place itself."""
-    axis = int(_one(require_known(node, 1, "an axis"))) % len(shape_of(node))
+    axis = known(node, 1)
     exclusive = bool(node.attributes.get_int("exclusive", 0))
     if not node.attributes.get_int("reverse", 0):
         return relay.cumsum(inputs[0], axis, None, exclusive)
     found = relay.cumsum(relay.reverse(inputs[0], axis), axis, None, exclusive)
     return relay.reverse(found, axis)
-
-
-def _one(value: Any) -> Any:
-    return value[0] if isinstance(value, list) else value
