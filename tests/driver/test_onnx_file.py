@@ -54,6 +54,20 @@ def test_an_extent_below_one_is_open(extent):
         OnnxFile.open(model(shape=(extent, 4)))
 
 
+def test_sparse_weights_are_read():
+    made = model(shape=(2, 4))
+    del made.graph.initializer[:]
+    values, places = np.array([3], "float32"), np.array([5], "int64")
+    made.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(
+            numpy_helper.from_array(values, "w"), numpy_helper.from_array(places, "places"), (4, 2)
+        )
+    )
+    (weight,) = OnnxFile.open(made).model.graph.initializers.values()
+    assert weight.const_value.numpy().ravel().tolist() == [0, 0, 0, 0, 0, 3, 0, 0]
+    assert made.graph.sparse_initializer  # the caller's model stays as it is
+
+
 def test_a_question_mark_is_no_name():
     made = model(shape=("?", "?"))
     assert OnnxFile.open(made, InputShapes(shapes={"x": (3, 4)})).shapes == {"x": (3, 4)}

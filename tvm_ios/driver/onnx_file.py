@@ -216,11 +216,14 @@ def _unreadable(name: str, tensor: Any, error: Exception) -> ModelError:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """Constants of a graph and of the graphs inside it."""
+    """Constants of a graph and of the graphs inside it; of sparse ones, both parts."""
     yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
     for node in graph.node:
         for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
+            sparse = attribute.sparse_tensor
+            yield from (attribute.t, *attribute.tensors, sparse.values, sparse.indices)
             yield from (
                 each for inner in (attribute.g, *attribute.graphs) for each in _tensors(inner)
             )
@@ -257,8 +260,10 @@ def _normalised(name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) ->
     import onnx_ir  # noqa: PLC0415 - the package onnx is there only where models are read
 
     from tvm_ios.onnx.normal_form import normalised  # noqa: PLC0415
+    from tvm_ios.onnx.sparse import make_dense  # noqa: PLC0415
 
     try:
+        make_dense(model)  # which onnx_ir does not read otherwise
         return normalised(onnx_ir.from_proto(model), shapes)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error

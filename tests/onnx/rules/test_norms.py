@@ -102,6 +102,19 @@ def test_local_response_normalization(size, opset):
     assert ("LRN" in operators_of(made)) == (size == 3)
 
 
+@pytest.mark.parametrize("shape", [(6, 6), (6, 6, 5), (6, 6, 3, 2, 4)])
+def test_near_channels_of_what_is_no_image_are_pooled(shape):
+    inputs = {"x": RANDOM.standard_normal(shape).astype("float32")}
+    model = model_of("LRN", inputs, size=3, alpha=0.2, beta=0.6, bias=1.5)
+    made = normal_of(model, inputs)
+    assert "LRN" not in operators_of(made)
+    # Neither runtime knows them in the form that is given.
+    squares = np.pad(inputs["x"] ** 2, [(0, 0), (1, 1), *[(0, 0)] * (len(shape) - 2)])
+    total = sum(squares[:, begin : begin + 6] for begin in range(3))
+    (found,) = outputs_of(made, inputs, by="runtime")
+    np.testing.assert_allclose(found, inputs["x"] / (1.5 + 0.2 / 3 * total) ** 0.6, **NEAR)
+
+
 @pytest.mark.parametrize("opset", [9, 13])
 @pytest.mark.parametrize("axes", [None, [1, 2], [0, -1]])
 def test_mean_and_variance(axes, opset):

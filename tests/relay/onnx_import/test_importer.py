@@ -21,6 +21,7 @@ from tests.relay.onnx_import.one_input import (
     refused,
 )
 from tvm_ios.driver.model_source import from_onnx
+from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (1, 3, 1, 1), (1,), (4,), (2, 3, 4, 4), ()])
@@ -176,6 +177,38 @@ def test_a_number_is_its_own_greatest_value(keepdims):
 def test_the_order_of_places_is_no_layout():
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 3], storage_order=1)
     assert_as_the_reference(model(node, shape=(1, 2, 5, 6)), (1, 2, 5, 6))
+
+
+def test_errors_of_converters_are_no_refusals(monkeypatch):
+    def broken(node, inputs):
+        raise KeyError("axis")
+
+    monkeypatch.setitem(CONVERTERS, "Relu", broken)
+    with pytest.raises(KeyError, match="axis") as caught:
+        read(model(helper.make_node("Relu", ["x"], ["y"], name="first")))
+    assert caught.value.__notes__ == ["the model: node 'first' (Relu)"]
+
+
+def test_what_tvm_refuses_is_refused(monkeypatch):
+    def broken(node, inputs):
+        return relay.add(inputs[0], relay.const(np.ones(5, "float32")))
+
+    monkeypatch.setitem(CONVERTERS, "Relu", broken)
+    said = refused(model(helper.make_node("Relu", ["x"], ["y"], name="first")))
+    assert "node 'first' (Relu) cannot be written in Relay (" in said
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_bfloat16_is_refused(known):
+    half = helper.make_node("Cast", ["w" if known else "x"], ["h"], to=TensorProto.BFLOAT16)
+    nodes = [half, helper.make_node("Cast", ["x"], ["z"], to=TensorProto.BFLOAT16)]
+    made = model(
+        *nodes[: 1 + known],
+        helper.make_node("Add", ["z" if known else "h", "h"], ["s"]),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
+        weights={"w": np.ones(1, "float32")},
+    )
+    assert "of the type BFLOAT16, which Relay lacks or gets wrong; give another" in refused(made)
 
 
 def test_packed_numbers_are_refused():
