@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from tvm_ios.onnx.axes import along, axis_of, rank_of
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.places import from_first
 from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.rules.nonnegative_indices import from_first
 from tvm_ios.onnx.values import constant, extents, require_constant, required
 
 __all__ = [

@@ -141,13 +141,20 @@ def _normalized(
     value: ir.Value, dtype: np.dtype, axes: Iterable[int], epsilon: float, op: Builder
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """A tensor less its mean along axes, over its deviation; the mean; the deviation."""
-    along_axes = op.const(np.array(list(axes), "int64"))
-    mean = op.op("ReduceMean", value, along_axes, keepdims=1)
-    off = op.op("Sub", value, mean)
-    variance = op.op("ReduceMean", op.op("Mul", off, off), along_axes, keepdims=1)
+    mean, off, variance = _moments(value, axes, op)
     more = op.op("Add", variance, op.const(np.array(epsilon, dtype)))
     deviation = op.op("Sqrt", more)
     return op.op("Div", off, deviation), mean, deviation
+
+
+def _moments(
+    value: ir.Value, axes: Iterable[int], op: Builder
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The mean of a tensor along axes, the tensor less that, and its variance."""
+    along_axes = op.const(np.array(list(axes), "int64"))
+    mean = op.op("ReduceMean", value, along_axes, keepdims=1)
+    off = op.op("Sub", value, mean)
+    return mean, off, op.op("ReduceMean", op.op("Mul", off, off), along_axes, keepdims=1)
 
 
 def _scaled(node: ir.Node, value: ir.Value, shape: Sequence[int], op: Builder) -> ir.Value:
@@ -192,10 +199,6 @@ def local_response_normalization(node: ir.Node, op: Builder) -> Outputs:
 def mean_variance_normalization(node: ir.Node, op: Builder) -> Outputs:
     """A tensor less its mean along axes, over its deviation, to which a little is added."""
     value = required(node)
-    axes = node.attributes.get_ints("axes", (0, 2, 3))
-    along_axes = op.const(np.array(list(axes), "int64"))
-    mean = op.op("ReduceMean", value, along_axes, keepdims=1)
-    off = op.op("Sub", value, mean)
-    variance = op.op("ReduceMean", op.op("Mul", off, off), along_axes, keepdims=1)
+    _, off, variance = _moments(value, node.attributes.get_ints("axes", (0, 2, 3)), op)
     little = op.const(np.array(1e-9, dtype_of(value)))
     return op.op("Div", off, op.op("Add", op.op("Sqrt", variance), little))

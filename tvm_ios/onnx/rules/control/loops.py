@@ -13,7 +13,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.functions import constants_of, inlined
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.steps import MOST_STEPS, require_few
+from tvm_ios.onnx.rules.unrolling import MOST_STEPS, require_few
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static, optional, require_constant
 
 __all__ = [

@@ -10,7 +10,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.functions import constants_of, inlined
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.steps import require_few
+from tvm_ios.onnx.rules.unrolling import require_few
 from tvm_ios.onnx.values import extents, require_constant
 
 __all__ = [

@@ -18,7 +18,7 @@ from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.recurrent.activations import Activation, activations
 from tvm_ios.onnx.rules.recurrent.cells import Cell, Weights, gru, lstm, rnn
-from tvm_ios.onnx.steps import require_few
+from tvm_ios.onnx.rules.unrolling import require_few
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
 __all__ = [

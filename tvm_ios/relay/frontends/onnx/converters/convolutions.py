@@ -13,7 +13,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import constant
 from tvm_ios.relay.frontends.onnx.converters.converter import converter, fixed, shape_of
 
-__all__ = ["convolution", "steps_of"]
+__all__ = ["conv", "convolution", "numbers_of", "transposed"]
 
 _CONVOLUTIONS = {1: relay.nn.conv1d, 2: relay.nn.conv2d, 3: relay.nn.conv3d}
 _TRANSPOSED = {
@@ -23,10 +23,9 @@ _TRANSPOSED = {
 }
 
 
-def steps_of(node: ir.Node, name: str, count: int) -> list[int]:
-    """Attribute with a number for each of so many places; ones, or zeros of pads, by default."""
-    usual = 0 if name in ("pads", "output_padding") else 1
-    return list(node.attributes.get_ints(name, ()) or [usual] * count)
+def numbers_of(node: ir.Node, name: str) -> list[int]:
+    """Whole numbers of an attribute, which the normal form spells out."""
+    return list(node.attributes[name].as_ints())
 
 
 @converter("Conv")
@@ -37,15 +36,13 @@ def conv(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 def convolution(node: ir.Node, data: Any, weight: Any, **more: Any) -> Any:
     """A convolution by the attributes of a node."""
-    shape = shape_of(node, 1)
-    count = _images(shape)
     return _convolved(
         data,
         weight,
-        shape,
-        steps_of(node, "strides", count),
-        steps_of(node, "pads", 2 * count),
-        steps_of(node, "dilations", count),
+        shape_of(node, 1),
+        numbers_of(node, "strides"),
+        numbers_of(node, "pads"),
+        numbers_of(node, "dilations"),
         node.attributes.get_int("group", 1),
         **more,
     )
@@ -116,8 +113,8 @@ def transposed(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """A transposed convolution: TVM's own where it knows it, else a convolution of spread data."""
     shape = shape_of(node, 1)
     count, groups = _images(shape), node.attributes.get_int("group", 1)
-    strides, dilations = (steps_of(node, name, count) for name in ("strides", "dilations"))
-    pads, more = steps_of(node, "pads", 2 * count), steps_of(node, "output_padding", count)
+    strides, dilations = (numbers_of(node, name) for name in ("strides", "dilations"))
+    pads, more = numbers_of(node, "pads"), numbers_of(node, "output_padding")
     plain = groups == 1 and max(dilations) == 1 and count < 3
     if plain and min(pads) >= 0 and all(np.less(more, strides)):
         made = _TRANSPOSED[count](

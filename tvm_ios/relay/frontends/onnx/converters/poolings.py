@@ -10,7 +10,7 @@ from tvm import relay
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.frontends.onnx.converters.converter import converter, shape_of, type_of
-from tvm_ios.relay.frontends.onnx.converters.convolutions import steps_of
+from tvm_ios.relay.frontends.onnx.converters.convolutions import numbers_of
 
 __all__ = [
     "average",
@@ -44,8 +44,8 @@ def _pooled(node: ir.Node, pools: Any, value: Any, **more: Any) -> Any:
     if count not in pools:
         raise ModelError(f"pools images of {count} dimensions; give one, two or three")
     names = ("kernel_shape", "strides", "dilations")
-    kernel, strides, dilations = (tuple(steps_of(node, name, count)) for name in names)
-    pads = tuple(steps_of(node, "pads", 2 * count))
+    kernel, strides, dilations = (tuple(numbers_of(node, name)) for name in names)
+    pads = tuple(numbers_of(node, "pads"))
     return pools[count](
         value, kernel, strides=strides, dilation=dilations, padding=pads, ceil_mode=False, **more
     )

@@ -50,17 +50,13 @@ def dequantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 def _along_axis(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:
     """Scale or zero point, of which there is one, or one for each place of an axis."""
-    if place >= len(inputs) or inputs[place] is None:
-        raise ModelError("has no zero point, which tells the data type; give one")
-    shape, rank = shape_of(node, place), len(shape_of(node))
+    shape = shape_of(node, place)
     if len(shape) > 1:
         raise ModelError("has scales for blocks; give one, or one for each place of an axis")
-    if not shape or not rank:
-        return relay.reshape(inputs[place], ()) if shape else inputs[place]
-    if shape == (1,):
-        return relay.reshape(inputs[place], ())
-    behind = rank - 1 - axis_of(node, 1)
-    return relay.reshape(inputs[place], (-1, *[1] * behind)) if behind else inputs[place]
+    behind = len(shape_of(node)) - 1 - axis_of(node, 1)
+    if not shape or not behind:
+        return inputs[place]
+    return relay.reshape(inputs[place], (-1, *[1] * behind))
 
 
 @converter("MatMulInteger")
@@ -72,10 +68,7 @@ def matmul_integer(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 
 def _less_zero(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:
-    value = relay.cast(inputs[place], "int32")
-    zero = inputs[place + 2] if place + 2 < len(inputs) else None
-    if zero is None:
-        return value
+    value, zero = relay.cast(inputs[place], "int32"), inputs[place + 2]
     shape = shape_of(node, place + 2)
     if len(shape) == 1 and shape[0] > 1 and place == 0:  # one for each row
         zero = relay.reshape(zero, (-1, 1))
@@ -85,11 +78,7 @@ def _less_zero(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:
 @converter("ConvInteger")
 def conv_integer(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """A convolution of whole numbers less their zero points, exact in int32."""
-    zeros = [inputs[place] if place < len(inputs) else None for place in (2, 3)]
-    data, weight = (relay.cast(each, "int32") for each in inputs[:2])
-    if zeros[0] is not None:
-        data = data - relay.reshape(relay.cast(zeros[0], "int32"), ())
-    if zeros[1] is not None:
-        rank = len(shape_of(node, 1))
-        weight = weight - relay.reshape(relay.cast(zeros[1], "int32"), (-1, *[1] * (rank - 1)))
+    data, weight, zero, zeros = (relay.cast(each, "int32") for each in inputs)
+    column = (-1, *[1] * (len(shape_of(node, 1)) - 1))
+    data, weight = data - relay.reshape(zero, ()), weight - relay.reshape(zeros, column)
     return convolution(node, data, weight, out_dtype="int32")
