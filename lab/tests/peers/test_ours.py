@@ -153,7 +153,7 @@ def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     said = ReferenceEvaluator(onnx.load(folder / "network.onnx")).run(None, {"x": case.input})
     assert relative_error(case.reference, said[0]) < 1e-5
     mod, _ = _model(Subject("ways", 2), folder)
-    assert mod["main"].checked_type.arg_types[0].concrete_shape == (2, 8, 6, 6)
+    assert mod["main"].params[0].type_annotation.concrete_shape == (2, 8, 6, 6)
     who = contestants(tuple(Peer), 1, described=case.network.is_described)
     assert [one.peer for one in who] == [Peer.ONNXRUNTIME, Peer.OPENVINO]
     given = np.random.default_rng(1).standard_normal((1, 8, 6, 6))

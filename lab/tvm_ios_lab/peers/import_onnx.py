@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from tvm import relay
 from tvm.relay.analysis import get_total_mac_number
 
 from tvm_ios.driver.input_shapes import InputShapes
-from tvm_ios.driver.model_source import from_onnx
+from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.errors import TvmIosError
 from tvm_ios_lab.peers.errors import PeerError
@@ -43,14 +44,16 @@ def import_case(
         What it is run on; noise that shows in the output where omitted. What a trained network
         makes of noise may be next to nothing, and then no two frameworks agree in it.
     """
-    shapes, outputs = tuple(file.shapes.items()), [each.name for each in file.model.graph.output]
+    shapes = tuple(file.shapes.items())
+    outputs = [str(each.name) for each in file.model.graph.outputs]
     if len(shapes) != 1 or len(outputs) != 1:
         raise PeerError(
             f"{file.name} has {len(shapes)} inputs and {len(outputs)} outputs; give a file with "
             "one of each"
         )
     [(data, shape)] = shapes
-    mod, params = from_onnx(file.model)
+    source = ModelSource.of_onnx(file)
+    mod, params = relay.transform.InferType()(source.mod), source.params
     network = Network(
         name=name,
         batch_size=shape[0],
@@ -70,8 +73,17 @@ def import_case(
     case = Case(network=network, weights={}, input=image, reference=reference)
     folder /= Subject(name, network.batch_size).stem
     write_case(case, folder)
-    onnx.save(file.model, folder / "network.onnx")
+    onnx.save(_with_shapes(file), folder / "network.onnx")
     return case
+
+
+def _with_shapes(file: OnnxFile) -> onnx.ModelProto:
+    """The model as it lies in its file, and no normal form of it, with the shapes of its inputs."""
+    model = onnx.load(file.name)
+    for value in model.graph.input:
+        for place, extent in enumerate(file.shapes.get(value.name, ())):
+            value.type.tensor_type.shape.dim[place].dim_value = extent
+    return model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
