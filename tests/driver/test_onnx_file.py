@@ -223,8 +223,9 @@ def test_other_objects_and_parameters_are_refused(tmp_path):
         OnnxFile.open(tmp_path / "net.onnx", params="a.npz")
 
 
-def test_a_missing_package_is_named_with_the_command(tmp_path, monkeypatch):
+@pytest.mark.parametrize("package", ["onnx.checker", "onnx_ir"])
+def test_a_missing_package_is_named_with_the_command(tmp_path, monkeypatch, package):
     path = saved(tmp_path, model())
-    monkeypatch.setitem(sys.modules, "onnx.checker", None)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ModelError, match=r"needs the package onnx.*pip install 'onnx>="):
         OnnxFile.open(path)

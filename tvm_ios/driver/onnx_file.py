@@ -86,7 +86,7 @@ def is_onnx_model(value: Any) -> bool:
 
 def _package(name: str) -> Any:
     try:
-        for module in ("onnx.checker", "onnx.external_data_helper", "onnx.inliner"):
+        for module in ("onnx.checker", "onnx.external_data_helper", "onnx_ir"):
             importlib.import_module(module)
         return importlib.import_module("onnx")
     except ImportError as error:

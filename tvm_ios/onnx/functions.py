@@ -39,7 +39,7 @@ _VOCABULARY: frozenset[str] = frozenset(
 
 
 def expansion(node: ir.Node, schema: Any, opset: int, builder: Builder) -> Outputs:
-    """What a function of ONNX itself computes, in simpler operators; None if it is none.
+    """Outputs of a node by the body that ONNX defines its operator with; None without a body.
 
     ``schema`` is an ``onnx.defs.OpSchema``, whose type stubs lack what it says of functions.
     """

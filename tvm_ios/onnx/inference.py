@@ -1,4 +1,4 @@
-"""What onnx tells of one node: the types of its outputs, and their values where all is constant."""
+"""Types of one node's outputs, as onnx infers them, and their values where inputs are constant."""
 
 from __future__ import annotations
 

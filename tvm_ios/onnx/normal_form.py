@@ -96,7 +96,7 @@ def described(node: ir.Node) -> str:
 
 
 class _Walk:
-    """One way through the nodes of a graph, which are replaced until no rule wants another form."""
+    """Walk through the nodes of a graph, in order; each is replaced until no rule changes it."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
@@ -150,7 +150,7 @@ class _Walk:
             self._replace(node, builder, made)
 
     def _applied(self, node: ir.Node, builder: Builder, schema: onnx.defs.OpSchema) -> Outputs:
-        """What a rule, the reference or a function makes of a node; None where nothing does."""
+        """Replacement of a node by a rule, by its constant value or its body; None if it stays."""
         opset, node.version = node.version or NORMAL_OPSET, schema.since_version
         _spell_out(node, schema)
         if not _graphs_of(node):  # what graphs capture is not told to onnx
@@ -196,7 +196,7 @@ def _release(node: ir.Node) -> None:
 
 
 def _by_rules(node: ir.Node, builder: Builder) -> Outputs:
-    """What the first rule that wants another form makes of a node; None where none does."""
+    """Replacement of a node by the first of its operator's rules that has one; None without."""
     name = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
     for rule in RULES.get(name, ()):
         made = rule(node, builder)

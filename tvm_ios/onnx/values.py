@@ -1,4 +1,4 @@
-"""What is known of a value of an ONNX graph before it runs: its extents, type and number."""
+"""Extents, types and constant arrays of the values of an ONNX graph, known before it runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def alias(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("Dropout")
 def inference(node: ir.Node, op: Builder) -> Outputs:
-    """Nothing is dropped where a model only computes; the mask is true everywhere."""
+    """Dropout gives its input in inference, and a mask that is true everywhere."""
     value = required(node)
     training = optional(node, 2)
     known = constant(training)

@@ -96,7 +96,7 @@ def dequantised(
 
 @rule("MatMulInteger")
 def zero_points(node: ir.Node, op: Builder) -> Outputs:
-    """Both matrices have a zero point; rows or columns may have one each."""
+    """Zero points of both matrices are inputs, 0 where they were left out."""
     if len(node.inputs) == 4 and None not in node.inputs:
         return None
     zeros = [optional(node, place) for place in (2, 3)]

@@ -65,7 +65,7 @@ def may_share(module: tvm.IRModule) -> bool:
 
 
 def _argument(expression: relay.Expr) -> object:
-    """What tells an argument from another one; of scalars that is their value."""
+    """Identity of an argument of a call; two scalars of one value have the same."""
     if not is_scalar(expression):
         return expression.handle.value
     return expression.data.dtype, expression.data.numpy().item()

@@ -52,7 +52,7 @@ class _Import:
         self._graph = graph
         self._said = said
         self._made: dict[ir.Value, relay.Expr] = {}
-        """Each value that was computed, as an expression over the inputs."""
+        """Relay's expression, over the inputs of the graph, by value of the ONNX graph."""
 
     def module(self) -> tvm.IRModule:
         """The whole graph as a function of its inputs."""
@@ -88,7 +88,7 @@ class _Import:
                 self._made[value] = relay.TupleGetItem(bound, place) if several else bound
 
     def _place(self, value: ir.Value, places: dict[relay.Var, relay.Expr]) -> relay.Expr:
-        """What a converter gets for an input: a constant, or a variable of its type."""
+        """Relay's constant for a value, or a new variable of its type, added to ``places``."""
         if value.const_value is not None:
             if value not in self._made:
                 _require_relay_type(value)
