@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tune-s", type=float, default=120.0, help="seconds of tuning for each network, in all")
     add("--records", type=Path, help="folder of AutoTVM logs, NETWORK.autotvm.log, tuned before")
     add("--torch-python", help="interpreter that has PyTorch; 'none' leaves it out")
-    add("--compile-s", type=float, default=180.0, help="seconds of torch.compile for each network")
+    add("--compile-s", type=float, default=180.0, help="seconds of max-autotune for each network")
     add("--retry-failed", action="store_true", help="do failed and skipped steps again")
     add("--no-proof", action="store_true", help="measure without comparing outputs to float64")
     add("--quick", action="store_true", help="smallest networks, few rounds: to see that it runs")

@@ -24,7 +24,7 @@ from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.gpu.agenda import Case, Step
 from tvm_ios_lab.gpu.contestants import Entry, entries, opened, stock_runs
-from tvm_ios_lab.gpu.names import COMPILED, GRAPH, IOS, STREAMS
+from tvm_ios_lab.gpu.names import AUTOTUNED, GRAPH, IOS, STREAMS
 from tvm_ios_lab.gpu.torch_process import MODES, TorchProcess
 from tvm_ios_lab.gpu.workplace import Workplace
 from tvm_ios_lab.peers.errors import PeerError
@@ -35,8 +35,7 @@ __all__ = ["measure", "outputs", "prove", "torch"]
 _COMPILE_SHARE = 0.8
 """Share of the time left that PyTorch may take to prepare a mode."""
 _LONGEST_PREPARE_S = 180.0
-"""Most seconds to prepare modes that compile nothing; `Settings` has the limit of the one that
-does."""
+"""Most seconds to prepare a mode; `Settings` has the limit of max-autotune."""
 _ROUNDS_SHARE = 0.7
 """Share of the time left that all rounds may take; there are fewer of them else."""
 _QUICK = {"rounds": 6, "min_repeat_ms": 0.02}
@@ -46,7 +45,7 @@ def torch(place: Workplace, step: Step) -> dict[str, Any]:
     """Prepare PyTorch's modes once: what fails is told here, and what is compiled is kept."""
     found: dict[str, Any] = {"modes": {}, "left_out": {}}
     for mode in MODES:
-        if mode == COMPILED and place.settings.compile_s <= 0:
+        if mode == AUTOTUNED and place.settings.compile_s <= 0:
             continue
         with _torch(place, step.case) as process:
             try:
@@ -174,7 +173,7 @@ def _compared(
 
 
 def _prepare_limit_s(place: Workplace, mode: str) -> float:
-    longest_s = place.settings.compile_s if mode == COMPILED else _LONGEST_PREPARE_S
+    longest_s = place.settings.compile_s if mode == AUTOTUNED else _LONGEST_PREPARE_S
     return min(longest_s, _COMPILE_SHARE * place.left_s)
 
 

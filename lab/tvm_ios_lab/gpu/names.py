@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_ios_lab.gpu.agenda import Kernels
 
 __all__ = [
+    "AUTOTUNED",
     "COMPILED",
     "EAGER",
     "GRAPH",
@@ -25,8 +26,10 @@ SCHEDULES = (SEQUENTIAL, GREEDY, "IOS-merge", "IOS-concurrent", IOS, "IOS-both +
 """Names of schedules, as :mod:`tvm_ios_lab.bench.evaluation` has them."""
 STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
-EAGER, TORCH_GRAPH, COMPILED = "torch eager", "torch CUDA graph", "torch.compile"
-PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED)
+EAGER, TORCH_GRAPH = "torch eager", "torch CUDA graph"
+COMPILED, AUTOTUNED = "torch.compile", "torch.compile max-autotune"
+"""What PyTorch compiles: quickly, replayed as CUDA graphs; and after trying kernels for minutes."""
+PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED, AUTOTUNED)
 
 
 def our_name(kernels: Kernels, who: str, way: str) -> str:

@@ -44,7 +44,7 @@ class Settings:
     torch_python: str | None = None
     """The interpreter that has PyTorch; None where it takes no part."""
     compile_s: float = 180.0
-    """Seconds that ``torch.compile`` may take for each network; 0 leaves it out."""
+    """Seconds that ``max-autotune`` may take for each network; 0 leaves it out."""
     quick: bool = False
     """The smallest networks and shortest measurements there are: shows that everything runs."""
     proof: bool = True

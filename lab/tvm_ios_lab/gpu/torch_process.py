@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios_lab.gpu.jobs import child_environment
-from tvm_ios_lab.gpu.names import COMPILED, EAGER, TORCH_GRAPH
+from tvm_ios_lab.gpu.names import AUTOTUNED, COMPILED, EAGER, TORCH_GRAPH
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.places import ROOT
 
 __all__ = ["MODES", "TorchProcess", "python_with_torch"]
 
-MODES = (EAGER, TORCH_GRAPH, COMPILED)
+MODES = (EAGER, TORCH_GRAPH, COMPILED, AUTOTUNED)
 _RUN_LIMIT_S = 120.0
 _PROBE_LIMIT_S = 120.0
 

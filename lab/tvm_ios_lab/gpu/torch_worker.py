@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
 
 import torch
 
-from tvm_ios_lab.gpu.names import COMPILED, EAGER, TORCH_GRAPH
+from tvm_ios_lab.gpu.names import AUTOTUNED, COMPILED, EAGER, TORCH_GRAPH
 from tvm_ios_lab.peers.network import Case, read_case, relative_error
 from tvm_ios_lab.peers.torch_peer import torch_module
 
@@ -45,7 +46,13 @@ class _Network:
     def prepare(self, mode: str) -> dict[str, Any]:
         """Make one mode ready: what that took, and how far its output is off."""
         begin = time.perf_counter()
-        run = {EAGER: self._eager, TORCH_GRAPH: self._graph, COMPILED: self._compiled}[mode]()
+        makers: dict[str, Callable[[], Run]] = {
+            EAGER: self._eager,
+            TORCH_GRAPH: self._graph,
+            COMPILED: partial(self._compiled, "reduce-overhead"),
+            AUTOTUNED: partial(self._compiled, "max-autotune"),
+        }
+        run = makers[mode]()
         for _ in range(_WARMUPS):
             output = run()
         array = output.float().cpu().numpy()
@@ -84,8 +91,8 @@ class _Network:
 
         return run
 
-    def _compiled(self) -> Run:
-        compiled = torch.compile(self._module, mode="max-autotune", fullgraph=True)
+    def _compiled(self, mode: str) -> Run:
+        compiled = torch.compile(self._module, mode=mode, fullgraph=True)
         return lambda: compiled(self._image)
 
 
