@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relay
 
-from tests.relay.onnx_import.one_input import (
+from tests.relay.frontends.onnx.one_input import (
     SHAPE,
     answers,
     assert_as_the_reference,

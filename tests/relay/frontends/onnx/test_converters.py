@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.onnx.forms import model_of
-from tests.relay.onnx_import.compiled import require_as_runtime
+from tests.relay.frontends.onnx.compiled import require_as_runtime
 from tvm_ios.driver.model_source import from_onnx
 from tvm_ios.errors import ModelError
 
