@@ -374,3 +374,29 @@ def test_places_of_the_least_values_of_a_type(op_type, last):
     least, greatest = np.full((2, 3), -np.inf, "float32"), np.full((2, 3), np.inf, "float32")
     for value in (np.zeros((2, 3), "uint8"), least, greatest):
         require_as_runtime(op_type, {"x": value}, axis=1, select_last_index=last)
+
+
+REGIONS = np.array([[0, 1, 3, 4], [0.4, 0.8, 2.5, 3.9], [-2, 1, 9, 2]], "float32")
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_samples_of_regions(mode):
+    inputs = {"x": X, "rois": REGIONS, "batch": np.array([0, 1, 1])}
+    told = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": mode}
+    require_as_runtime("RoiAlign", inputs, opset=16, **told)
+
+
+def test_greatest_values_of_regions():
+    rois = np.concatenate([np.array([[0], [1], [1]], "float32"), REGIONS], 1)
+    require_as_runtime("MaxRoiPool", {"x": X, "rois": rois}, pooled_shape=[2, 3])
+
+
+def test_convolutions_of_moved_pixels():
+    inputs = {
+        "x": X,
+        "w": normal(4, 3, 3, 2),
+        "offset": normal(2, 12, 3, 3),
+        "b": normal(4),
+        "mask": normal(2, 6, 3, 3),
+    }
+    require_as_runtime("DeformConv", inputs, opset=19)

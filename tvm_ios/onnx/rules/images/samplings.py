@@ -13,13 +13,10 @@ __all__ = [
     "affine_grid",
     "blocks_to_image",
     "grid_sample",
-    "roi_align",
 ]
 
 _NEW_NAMES = {"bicubic": "cubic", "bilinear": "linear"}
 """Modes of ``GridSample`` as opset 20 calls them, by their names before."""
-_WITHOUT_HALF = 16
-"""The opset before which regions are aligned without half a pixel."""
 
 
 @rule("GridSample")
@@ -29,15 +26,6 @@ def grid_sample(node: ir.Node, op: Builder) -> Outputs:
     if mode not in _NEW_NAMES:
         return None
     return op.again(node, *node.inputs, mode=_NEW_NAMES[mode])
-
-
-@rule("RoiAlign")
-def roi_align(node: ir.Node, op: Builder) -> Outputs:
-    """The way to find places is an attribute, of old nodes as well."""
-    name = "coordinate_transformation_mode"
-    if name in node.attributes or (node.version or 0) >= _WITHOUT_HALF:
-        return None
-    return op.again(node, *node.inputs, **{name: "output_half_pixel"})
 
 
 @rule("Col2Im")
