@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, groupby, repeat
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True)  # before marks choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest come first, and tests that need quiet cores last."""
+    """Files that take longest come first, and tests that need quiet cores last.
+
+    The cases between the first and the last one of a test are slow, as one more of many.
+    """
+    for _, cases in groupby(items, lambda item: item.nodeid.partition("[")[0]):
+        for item in list(cases)[1:-1]:
+            if item.get_closest_marker("slow") is None:
+                item.add_marker(pytest.mark.slow(0))
     seconds: Counter[Path] = Counter()
     for item in items:
         slow = item.get_closest_marker("slow")

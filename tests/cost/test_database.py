@@ -93,6 +93,7 @@ def test_the_default_path_follows_the_cache_folder(
     assert default_database_path().is_file()
 
 
+@pytest.mark.slow
 def test_four_processes_write_at_once(path: Path) -> None:
     writers = [start_writer(path, f"w{i}", batches=40, size=100) for i in range(4)]
     for writer in writers:

@@ -111,6 +111,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
         assert cache.trim() == 0
 
 
+@pytest.mark.slow
 def test_new_entries_keep_the_cache_within_its_bound_by_themselves(tmp_path):
     size = len(archive(b"x"))
     bounded = KernelCache(tmp_path, most_bytes=20 * size)

@@ -20,6 +20,7 @@ def test_small_network_is_a_stem_four_cells_and_a_tail():
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.slow
 def test_batch_size_reaches_the_output(batch_size):
     module, _ = nasnet_large(batch_size=batch_size, image_size=33, filters=8, normal_cells=1)
     assert [int(extent) for extent in module["main"].ret_type.shape] == [batch_size, 160, 1, 1]

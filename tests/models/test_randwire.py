@@ -31,6 +31,7 @@ def test_totals_on_the_published_edges_are_the_published_ones():
     assert round(totals.parameters / 1e6, 3) == 60.668
 
 
+@pytest.mark.slow
 def test_generated_wirings_keep_the_published_size():
     totals = count(*randwire())
     assert totals.units in range(116, 121)

@@ -193,6 +193,7 @@ def test_a_short_budget_leaves_other_layouts_out(in_nhwc, database):
     assert call.budget.notes[0] == "for time_budget=0.001, a build with NCHW was not tried"
 
 
+@pytest.mark.slow
 def test_a_race_that_the_budget_does_not_have_is_left_out(in_nhwc, database, monkeypatch):
     def race(models, *, within_s, **_):
         raise RaceTooLongError(60.0, within_s)

@@ -60,6 +60,7 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
 @pytest.mark.parametrize(
     ("gain_percent", "races", "notes"), [(0.0, False, 0), (0.9, False, 1), (1.1, True, 0)]
 )
+@pytest.mark.slow
 def test_next_to_nothing_is_not_worth_a_race(
     branching, monkeypatch, gain_percent: float, races: bool, notes: int
 ) -> None:

@@ -119,6 +119,7 @@ def test_plain_convolutions(nets, name):
         ([((3, 3), (1, 1)), ((3, 3), (1, 1))], [0, 0]),
     ],
 )
+@pytest.mark.slow
 def test_zeros_around_a_kernel_make_nan_of_inf(nets, kernels, nans):
     """Kernels of one size are not padded, and keep what they had."""
     module, params = parallel_convolutions(nets, kernels, activation=None)

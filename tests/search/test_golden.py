@@ -197,6 +197,7 @@ NASNET = {
 
 
 @pytest.mark.parametrize("part", NASNET)
+@pytest.mark.slow
 def test_nasnet_counts(nasnet, one_block, part):
     states, rows = NASNET[part]
     graph, model = nasnet.graph(part)

@@ -42,6 +42,7 @@ def test_inception_prices_a_fifth_at_most(golden, one_block, part, native):
 
 
 @pytest.mark.parametrize("part", [1, 2, 3, 4, 9])
+@pytest.mark.slow
 def test_nasnet_prices_a_fifth_at_most(nasnet, one_block, part):
     graph, model = nasnet.graph(part)
     for rule in EndingRule:
@@ -57,6 +58,7 @@ def test_nasnet_cell_in_plain_python(nasnet, one_block):
 
 
 @pytest.mark.parametrize("part", [2, 3, 4])
+@pytest.mark.slow
 def test_randwire_prices_a_twentieth_at_most(golden, one_block, part):
     recorded = golden["randwire"][1].parts[part]
     options = SearchOptions(strategies=CONCURRENT)

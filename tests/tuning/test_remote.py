@@ -124,6 +124,7 @@ def test_a_device_is_described(loopback_tracker):
     assert device.target.startswith("llvm")
 
 
+@pytest.mark.slow
 def test_the_device_that_is_asked_for_is_found(loopback_tracker):
     options = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
     here = LocalCpu()

@@ -110,6 +110,7 @@ def test_the_page_names_the_commands_that_made_its_cells(tmp_path):
     assert "\nMade by `squares` and `squares --time-budget 60` on " in done.as_text()
 
 
+@pytest.mark.slow
 def test_known_cells_are_not_measured_again(tmp_path):
     first = run(Squares(measured=[]), tmp_path)
     for options, measured in (({}, []), ({"retry": True}, [-1])):

@@ -145,6 +145,7 @@ def test_schedules_are_best_at_their_own_batch(tmp_path):
     assert 0 < float(mean.rstrip("%")) < 10
 
 
+@pytest.mark.slow
 def test_gains_fall_with_the_batch(tmp_path):
     experiment = batch_size.BatchSize()
     outcomes = measured(experiment, tmp_path, lambda c: c.device == "V100" and c.batch < 64)
@@ -192,6 +193,7 @@ def test_busy_time_is_spread_over_the_axis(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_schedule_takes_the_same_time_in_every_experiment(tmp_path):
     sampled = measured(sample.Sample(), tmp_path, bool)
     busy = measured(utilization.Utilization(), tmp_path, bool)

@@ -240,6 +240,7 @@ def test_constants_that_are_not_those_of_a_known_activation_are_refused():
         ),
     ],
 )
+@pytest.mark.slow
 def test_description_counts_the_networks_arithmetic(name):
     from tvm_ios_lab.peers.describe import describe
 

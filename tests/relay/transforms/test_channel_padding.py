@@ -193,6 +193,7 @@ def dense(data, name, inputs, outputs):
     ("rows", "units", "wanted"),
     [(4, 100, 112), (3, 100, 100), (4, 96, 96), (4, 24, 32), (4, 88, 96), (4, 17, 17), (4, 10, 10)],
 )
+@pytest.mark.slow
 def test_rows_of_a_dense_layer_share_whole_blocks(nets, rows, units, wanted):
     data = relay.var("data", shape=(rows, 20))
     padded, count = pad(nets, dense(data, "a", 20, units), data)

@@ -243,6 +243,7 @@ IN_HALF = {
 
 
 @pytest.mark.parametrize("name", IN_HALF)
+@pytest.mark.slow
 def test_sums_of_all_convolutions_are_taken_in_float32(name):
     of_data, of_weight = IN_HALF[name]
     random = np.random.default_rng(0)

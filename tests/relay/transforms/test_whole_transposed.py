@@ -146,6 +146,7 @@ def test_a_u_net_has_no_transposes_of_their_own():
 
 
 @pytest.mark.parametrize("layout", ["HWIO", "HWOI", "OIHW"])
+@pytest.mark.slow
 def test_weights_of_a_model_in_nhwc_may_lie_in_any_order(nets, layout):
     extents = dict(zip("IOHW", (6, 5, 2, 3), strict=True))
     data = relay.var("data", shape=(1, 5, 7, 6))

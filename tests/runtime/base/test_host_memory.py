@@ -50,6 +50,7 @@ def flags_at(address: int) -> list[str]:
 
 
 @pytest.mark.parametrize("setting", ["always madvise [never]", "always [madvise] never", None])
+@pytest.mark.slow
 def test_collapsing_pages_changes_no_byte(tmp_path, monkeypatch, setting: str | None) -> None:
     path = tmp_path / "enabled"
     if setting is not None:

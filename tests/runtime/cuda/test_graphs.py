@@ -60,6 +60,7 @@ def test_workspace_belongs_to_a_stream_and_is_there_before_the_capture(cuda_stan
 
 
 @pytest.mark.parametrize("kernel", ["waiting_kernel", "allocating_kernel"])
+@pytest.mark.slow
 def test_streams_take_over_what_cannot_be_captured(cuda_stand_in, kernel):
     seen = cuda_stand_in.run("other_kernel", "small", kernel=kernel)
     (warning,) = seen["graph"]["warnings"]

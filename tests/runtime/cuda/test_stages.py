@@ -30,6 +30,7 @@ def test_a_stage_repeats_its_groups_copy_after_copy():
         pytest.param("squeezenet", [], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, model, merged):
     seen = cuda_stand_in.run("priced", network_name=model, database_folder=str(tmp_path))
     assert seen["rows"]

@@ -121,6 +121,7 @@ def found_in_context(network, log):
         return records_around(build_model(*network, TARGET).kernels.staged)
 
 
+@pytest.mark.slow
 def test_without_a_context_there_is_nothing_to_say(fork):
     model = tvm_ios.compile_schedule(*fork, TARGET)
     assert contexts_around() == ()
@@ -133,6 +134,7 @@ def test_what_a_fallback_context_hides_is_not_in_force(fork, lines, tmp_path):
         assert tvm_ios.compile_schedule(*fork, TARGET).records is None
 
 
+@pytest.mark.slow
 def test_a_context_of_autotvm_is_in_force_where_it_has_the_workload(fork, lines, tmp_path):
     log = write(tmp_path / "one.log", lines[:1])
     with autotvm.apply_history_best(str(log)):
@@ -155,6 +157,7 @@ def test_a_context_of_autotvm_is_in_force_where_it_has_the_workload(fork, lines,
     ],
     ids=["target", "layout", "workload"],
 )
+@pytest.mark.slow
 def test_a_record_in_a_context_that_does_not_fit_says_why(fork, lines, tmp_path, change, reason):
     log = write(tmp_path / "other.log", [lines[0], changed(lines[1], change)])
     assert of_convolutions(found_in_context(fork, log)) == {"3": AUTOTVM, "1": reason}
@@ -171,6 +174,7 @@ def test_a_record_in_a_context_that_does_not_fit_says_why(fork, lines, tmp_path,
     ],
     ids=["target", "layout", "failed", "workload", "open"],
 )
+@pytest.mark.slow
 def test_a_record_in_a_log_that_does_not_fit_says_why(fork, lines, tmp_path, change, reason):
     log = write(tmp_path / "other.log", [lines[0], changed(lines[1], change)])
     with AutoTvmBackend().applied([log]):
@@ -180,6 +184,7 @@ def test_a_record_in_a_log_that_does_not_fit_says_why(fork, lines, tmp_path, cha
     assert "1 of 2 kernels (log other.log)" in records.as_text()
 
 
+@pytest.mark.slow
 def test_a_network_whose_layout_has_no_templates_says_so(in_nhwc, lines, tmp_path):
     log = write(tmp_path / "nchw.log", lines)
     records = found_in_context(in_nhwc, log)

@@ -318,6 +318,7 @@ def test_resized_lines_and_volumes(coordinates, mode, shape):
 @pytest.mark.parametrize("corners", [0, 1])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.slow
 def test_samples(mode, padding, corners):
     grid = RNG.uniform(-1.3, 1.3, (2, 6, 3, 2)).astype("float32")
     require_as_runtime(

@@ -56,6 +56,7 @@ def kernels(result, target=CPU):
     ],
     ids=["written out", "layer", "RMS", "L2"],
 )
+@pytest.mark.slow
 def test_a_norm_is_one_kernel_with_its_neighbours(norm):
     x = row()
     (found,) = kernels(relay.tanh(norm(relay.nn.relu(x) + row(name="y"))))
@@ -118,6 +119,7 @@ def test_nothing_changes_under_exact_bits_or_on_a_gpu():
     assert not any("einsum" in names for names in kernels(layer_norm(row()), GPU))
 
 
+@pytest.mark.slow
 def test_the_prepared_module_runs_with_plain_relay_build():
     x = row()
     result = relay.nn.softmax(layer_norm(x))

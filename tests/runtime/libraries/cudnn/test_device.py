@@ -40,6 +40,7 @@ def check(seen, lanes):
 @pytest.mark.parametrize(
     ("model", "every"), [pytest.param("small", 2, marks=pytest.mark.slow), ("convolutions", 1)]
 )
+@pytest.mark.slow
 def test_calls_are_on_their_streams_and_in_order(cuda_stand_in, model, lanes, every):
     seen = cuda_stand_in.run("cudnn_runs", model, cudnn=True, lanes=lanes, every=every)
     check(seen, lanes)
