@@ -82,7 +82,8 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
     RemoveUnusedNodesPass()(model)
     NameFixPass()(model)
     model.ir_version = max(model.ir_version, _CONSTANTS_ARE_NO_INPUTS)
-    model.opset_imports[""] = NORMAL_OPSET
+    newest = [node.version or 0 for node in graph if node.domain in STANDARD]
+    model.opset_imports[""] = max(NORMAL_OPSET, *newest)  # BitCast is of a newer one
     return model
 
 

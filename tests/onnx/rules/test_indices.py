@@ -142,3 +142,17 @@ def test_one_hot(axis, dtype, opset):
     if dtype != "int64":  # the reference takes indices outside modulo the depth
         inputs["indices"] = np.clip(inputs["indices"], 0, 4)
         require_same(model, inputs, by=["reference"])
+
+
+@cases(axis=[1, -2, 3], mode=["linear", "circular"], begins=[None, "constant", "told"])
+def test_written_parts(axis, mode, begins):
+    shape = [3, 5, 4, 6]
+    inputs = {"x": RANDOM.standard_normal(shape).astype("float32")}
+    shape[axis] = 2
+    inputs["update"] = RANDOM.standard_normal(shape).astype("float32")
+    first = np.array([0, 2, 7 if mode == "circular" else 1])
+    more = {} if begins is None else {"begins": first}
+    constants = {} if begins == "told" else more
+    inputs |= more if begins == "told" else {}
+    model = model_of("TensorScatter", inputs, constants=constants, opset=24, axis=axis, mode=mode)
+    require_same(model, inputs)

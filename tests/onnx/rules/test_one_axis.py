@@ -82,6 +82,19 @@ def test_cumulative_sums(axis, told, opset):
     require_same(model, {"x": X})
 
 
+@cases(
+    axis=[np.int32(-1), np.int64(1), np.int64(-3)],
+    exclusive=[0, 1],
+    reverse=[0, 1],
+    dtype=["int64", "float32"],
+)
+def test_cumulative_products(axis, exclusive, reverse, dtype):
+    inputs = {"x": np.array(X.round(1) * 3, dtype)}
+    told = {"exclusive": exclusive, "reverse": reverse}
+    model = model_of("CumProd", inputs, constants={"axis": axis}, opset=26, **told)
+    require_same(model, inputs, rtol=1e-5 if dtype == "float32" else 0)
+
+
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("diagonal", [None, 0, 1, -2, 9])
 def test_triangles(upper, diagonal):

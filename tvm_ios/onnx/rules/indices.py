@@ -9,7 +9,7 @@ from tvm_ios.onnx.axes import along, axis_of, rank_of
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.rules.nonnegative_indices import from_first
-from tvm_ios.onnx.values import constant, extents, require_constant, required
+from tvm_ios.onnx.values import constant, extents, optional, require_constant, required
 
 __all__ = [
     "compress",
@@ -17,6 +17,7 @@ __all__ = [
     "gather",
     "one_hot",
     "slices",
+    "written",
 ]
 
 
@@ -71,6 +72,20 @@ def slices(node: ir.Node, op: Builder) -> Outputs:
         one = op.op("GatherND", value, op.reshape(places, [1, len(sizes)]), batch_dims=0)
         return op.reshape(one, extents(value)[len(sizes) :])
     return None if places is indices else op.again(node, value, places, *node.inputs[2:])
+
+
+@rule("TensorScatter")
+def written(node: ir.Node, op: Builder) -> Outputs:
+    """Elements are put from a place of each batch on, and beyond the last one from the first on."""
+    value, update, begins = required(node), required(node, 1), optional(node, 2)
+    shape, axis = extents(update), axis_of(node, -2)
+    places = op.const(np.arange(shape[axis]).reshape(along(len(shape), [(axis, shape[axis])])))
+    if begins is not None:
+        places = op.op("Add", places, op.reshape(begins, along(len(shape), [(0, shape[0])])))
+    if node.attributes.get_string("mode", "linear") == "circular":
+        places = op.op("Mod", places, op.const(extents(value)[axis]))
+    places = op.op("Expand", places, op.const(shape, "int64"))
+    return op.op("ScatterElements", value, places, update, axis=axis)
 
 
 @rule("Compress")

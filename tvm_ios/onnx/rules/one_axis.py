@@ -18,6 +18,7 @@ from tvm_ios.onnx.values import (
 )
 
 __all__ = [
+    "cumulative_product",
     "cumulative_sum",
     "place_of_extreme",
     "softmax",
@@ -91,6 +92,29 @@ def cumulative_sum(node: ir.Node, op: Builder) -> Outputs:
     if given.ndim == 0 and given.dtype == np.int64 and axis == int(given):
         return None
     return op.again(node, value, op.const(np.array(axis)))
+
+
+@rule("CumProd")
+def cumulative_product(node: ir.Node, op: Builder) -> Outputs:
+    """Products up to each place are products of twice as many elements each time."""
+    value, given = required(node), require_constant(node, 1, "an axis")
+    assert given is not None
+    axis = nonnegative(int(given.item()), rank_of(value))
+    one = op.const(1, dtype_of(value))
+
+    def moved(value: ir.Value, steps: int) -> ir.Value:
+        """Elements some steps further on along the axis, of which the last ones are left out."""
+        pads = np.zeros((2, rank_of(required(node))), "int64")
+        pads[:, axis] = (
+            (-steps, steps) if node.attributes.get_int("reverse", 0) else (steps, -steps)
+        )
+        return op.op("Pad", value, op.const(pads.ravel()), one, mode="constant")
+
+    made = moved(value, 1) if node.attributes.get_int("exclusive", 0) else value
+    steps = 1
+    while steps < extents(value)[axis]:
+        made, steps = op.op("Mul", made, moved(made, steps)), 2 * steps
+    return made
 
 
 @rule("Trilu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from tests.onnx.forms import model_of
 from tests.relay.frontends.onnx.compiled import require_as_runtime
@@ -66,11 +67,15 @@ def test_powers_of_numbers_of_two_types(base, exponent):
 
 @pytest.mark.parametrize("to", ["bool", "uint8", "int8", "int64", "float64", "float16"])
 def test_casts(to):
-    from onnx import helper
-
     value = np.array([0, 0.4, -0.6, 1.5, 100.7], "float32")
     value = np.abs(value) if to == "uint8" else value
     require_as_runtime("Cast", {"x": value}, to=helper.np_dtype_to_tensor_dtype(np.dtype(to)))
+
+
+@pytest.mark.parametrize("to", ["int32", "uint32", "float32"])
+def test_bits_of_other_numbers(to):
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(to))
+    require_as_runtime("BitCast", {"x": X}, opset=26, to=to)
 
 
 @pytest.mark.parametrize("axes", [[1], [0, 2], None])

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
+from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import dtype_of, required
 from tvm_ios.relay.frontends.exact_arithmetic import round_to_even
 from tvm_ios.relay.frontends.onnx.converters.converter import (
@@ -20,6 +21,7 @@ from tvm_ios.relay.frontends.onnx.converters.converter import (
 )
 
 __all__ = [
+    "bits",
     "cast",
     "clip",
     "nearest",
@@ -165,3 +167,12 @@ def cast(node: ir.Node, inputs: Sequence[Any]) -> Any:
         # From floating point straight to unsigned, negative numbers would be anything.
         return relay.cast(relay.cast(inputs[0], "int64"), str(dtype))
     return relay.cast(inputs[0], str(dtype))
+
+
+@converter("BitCast")
+def bits(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """The same bits as numbers of another type."""
+    dtype = type_of(node)
+    if "bool" in (dtype, type_of(node, of_input=True)):
+        raise ModelError("takes bits for truth values, or the other way; give a Cast")
+    return relay.reinterpret(inputs[0], dtype)
