@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
-from tests.onnx.forms import normal_of, outputs_of
+from tests.onnx.rules.of_runtime import model_of_runtime, require_as_runtime
 
 RNG = np.random.default_rng(0)
 
@@ -16,6 +14,9 @@ def normal(*shape):
     return RNG.standard_normal(shape).astype("float32")
 
 
+pair = [normal(2, 3, 4), normal(2, 3, 4)]
+words = RNG.integers(0, 3, (2, 3)).astype("int32")
+tables = [normal(3, 4), normal(3, 4), normal(2, 4)]
 CASES = [
     ("FusedConv", [normal(1, 2, 5, 5), normal(3, 2, 3, 3), normal(3)], {"activation": "Relu"}),
     (
@@ -35,30 +36,33 @@ CASES = [
     ("FastGelu", [normal(3, 4), normal(4)], {}),
     ("QuickGelu", [normal(3, 4)], {"alpha": 1.5}),
     ("SkipLayerNormalization", [normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4)], {}),
+    ("SkipLayerNormalization", [*pair, normal(4), normal(4), normal(4)], {"epsilon": 1e-3}),
+    ("SkipSimplifiedLayerNormalization", [*pair, normal(4)], {}),
+    ("SkipSimplifiedLayerNormalization", [*pair, normal(4), normal(4)], {"epsilon": 1e-3}),
+    ("EmbedLayerNormalization", [words, words % 2, *tables, normal(4), normal(4)], {"outputs": 2}),
     (
-        "Attention",
-        [normal(2, 3, 8), normal(8, 24), normal(24), np.array([[1, 1, 0], [1, 1, 1]], "int32")],
-        {"num_heads": 2},
+        "EmbedLayerNormalization",
+        [words, None, *tables[:2], None, normal(4), normal(4)],
+        {"outputs": 2},
     ),
+    (
+        "EmbedLayerNormalization",
+        [words, words % 2, *tables, normal(4), normal(4), words % 2, words[:, ::-1].copy()],
+        {"epsilon": 1e-3, "outputs": 3},
+    ),
+    ("QuantizeLinear", [normal(3, 4), np.float32(0.1), np.int16(-300)], {}),
+    ("DequantizeLinear", [words.astype("uint16"), normal(3), np.zeros(3, "uint16")], {"axis": 1}),
+    ("Trilu", [normal(3, 4), np.array(1)], {"upper": 0}),
+    ("GridSample", [normal(1, 2, 4, 4), normal(1, 3, 3, 2)], {"mode": "bilinear"}),
 ]
 
 
 @pytest.mark.parametrize(("op_type", "values", "attributes"), CASES)
 def test_fused_operators(op_type, values, attributes):
-    inputs = {f"x{place}": value for place, value in enumerate(values)}
-    node = helper.make_node(op_type, list(inputs), ["y"], domain="com.microsoft", **attributes)
-    given = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
-        for name, value in inputs.items()
-    ]
-    made = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    graph = helper.make_graph([node], "graph", given, made)
-    model = helper.make_model(graph, opset_imports=sets, ir_version=8)
-    (wanted,) = outputs_of(model, inputs, by="runtime")
-    normal_form = normal_of(model, inputs)
-    assert not any(each.domain for each in normal_form.graph.node)
-    (found,) = outputs_of(normal_form, inputs, by="runtime")
-    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    model, inputs = model_of_runtime(op_type, values, **attributes)
+    require_as_runtime(model, inputs)
+
+
+def test_a_norm_of_onnxruntime_in_the_domain_of_onnx():
+    values = [normal(2, 3, 4), normal(4)]
+    require_as_runtime(*model_of_runtime("SimplifiedLayerNormalization", values, domain=""))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -15,13 +12,15 @@ from tvm_ios.onnx.rules.quantised_operators import MICROSOFT
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
 __all__ = [
-    "attention",
     "conv",
+    "embed_layer_norm",
     "gelu",
     "gemm",
     "matmul",
     "quick_gelu",
+    "root_mean_square_norm",
     "skip_layer_norm",
+    "standard",
 ]
 
 _PLAIN = ("Relu", "Sigmoid", "Tanh")
@@ -100,57 +99,51 @@ def quick_gelu(node: ir.Node, op: Builder) -> Outputs:
     return op.op("Mul", value, op.op("Sigmoid", op.op("Mul", value, alpha)))
 
 
-@rule(f"{MICROSOFT}.SkipLayerNormalization")
+@rule("SimplifiedLayerNormalization")
+def root_mean_square_norm(node: ir.Node, op: Builder) -> Outputs:
+    """The norm that opset 23 has by another name; onnxruntime had it before, in ONNX's domain."""
+    kept = {name: node.attributes[name] for name in ("axis", "epsilon") if name in node.attributes}
+    return [op.op("RMSNormalization", *node.inputs, **kept)]
+
+
+@rule(f"{MICROSOFT}.SkipLayerNormalization", f"{MICROSOFT}.SkipSimplifiedLayerNormalization")
 def skip_layer_norm(node: ir.Node, op: Builder) -> Outputs:
-    """A layer norm of a sum, which is the last output."""
-    value, skip, scale, offset = (optional(node, place) for place in range(4))
+    """A norm of a sum, which is the last output."""
+    simple = "Simplified" in node.op_type
+    value, skip, scale, *offset = (optional(node, place) for place in range(3 if simple else 4))
+    bias = optional(node, 3 if simple else 4)
     total = op.op("Add", value, skip)
-    bias = optional(node, 4)
     total = total if bias is None else op.op("Add", total, bias)
     epsilon = node.attributes.get_float("epsilon", 1e-12)
-    inputs = [total, scale] if offset is None else [total, scale, offset]
-    made = op.op("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
-    return [made, None, None, total][: len(node.outputs)]
+    kind = "RMSNormalization" if simple else "LayerNormalization"
+    inputs = [total, scale, *(each for each in offset if each is not None)]
+    return [op.op(kind, *inputs, axis=-1, epsilon=epsilon), None, None, total][: len(node.outputs)]
 
 
-@rule(f"{MICROSOFT}.Attention")
-def attention(node: ir.Node, op: Builder) -> Outputs:
-    """Attention of BERT: one product for queries, keys and values, and heads side by side."""
-    value, weight, bias = (required(node, place) for place in (0, 1, 2))
-    given = node.attributes
-    extra = any(each is not None for each in node.inputs[4:]) or len(node.outputs) > 1
-    sizes = tuple(given.get_ints("qkv_hidden_sizes", ()))
-    if extra or bool(given.get_int("unidirectional", 0)) or len(set(sizes)) > 1:
-        raise ModelError("looks at the past, or at more than a mask; export the model unfused")
-    heads = given["num_heads"].as_int()
-    batch, length, _ = extents(value)
-    width = extents(weight)[1] // 3
-    made = op.op("Add", op.op("MatMul", value, weight), bias)
-    parts = op.ops("Split", made, op.const([width] * 3), count=3, axis=2)
-    split = [op.reshape(part, [batch, length, heads, width // heads]) for part in parts]
-    query, key, values = (
-        op.transpose(part, order)
-        for part, order in zip(split, ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)
-    )
-    scale = given.get_float("scale", 0.0) or 1 / math.sqrt(width // heads)
-    dtype = dtype_of(value)
-    scores = op.op("Mul", op.op("MatMul", query, key), op.const(scale, dtype))
-    mask = optional(node, 3)
+@rule(f"{MICROSOFT}.EmbedLayerNormalization")
+def embed_layer_norm(node: ir.Node, op: Builder) -> Outputs:
+    """A layer norm of the sum of embeddings of words, places and segments."""
+    words, segments, mask, places = (optional(node, place) for place in (0, 1, 7, 8))
+    table, table_of_places, table_of_segments = (optional(node, place) for place in (2, 3, 4))
+    total = op.op("Gather", table, words, axis=0)
+    if places is None:
+        places = op.const(np.arange(extents(required(node))[1]))
+    total = op.op("Add", total, op.op("Gather", table_of_places, places, axis=0))
+    if segments is not None and table_of_segments is not None:
+        total = op.op("Add", total, op.op("Gather", table_of_segments, segments, axis=0))
+    epsilon = node.attributes.get_float("epsilon", 1e-12)
+    made = op.op("LayerNormalization", total, *node.inputs[5:7], axis=-1, epsilon=epsilon)
+    count = op.const(np.zeros(extents(required(node))[:1], "int32"))
     if mask is not None:
-        scores = op.op("Add", scores, _hidden(op, node, mask, dtype))
-    made = op.op("MatMul", op.op("Softmax", scores, axis=3), values)
-    return op.reshape(op.transpose(made, (0, 2, 1, 3)), [batch, length, width])
+        seen = op.op("Cast", op.op("Equal", mask, op.const(1, "int32")), to=ir.DataType.INT32)
+        count = op.op("ReduceSum", seen, op.const([1]), keepdims=0)
+    return [made, count, total][: len(node.outputs)]
 
 
-def _hidden(op: Builder, node: ir.Node, mask: ir.Value, dtype: np.dtype[Any]) -> ir.Value:
-    """Summand of scores: a large negative number where the mask of a sequence is zero."""
-    batch, length, _ = extents(required(node))
-    if extents(mask) != (batch, length):
-        raise ModelError(
-            f"has a mask of shape {list(extents(mask))}; give one of zeros and ones, "
-            f"{[batch, length]}"
-        )
-    least = node.attributes.get_float("mask_filter_value", -10000.0)
-    zeros, low = (op.const(np.array(each, dtype)) for each in (0, least))
-    seen = op.op("Cast", op.reshape(mask, [batch, 1, 1, length]), to=ir.DataType.BOOL)
-    return op.op("Where", seen, zeros, low)
+_STANDARD = ("DequantizeLinear", "GatherND", "GridSample", "QuantizeLinear", "Trilu")
+
+
+@rule(*(f"{MICROSOFT}.{name}" for name in _STANDARD))
+def standard(node: ir.Node, op: Builder) -> Outputs:
+    """An operator that ONNX has as well, in its normal form or in an older one."""
+    return op.op(node.op_type, *node.inputs, **node.attributes)
