@@ -67,6 +67,7 @@ class OnnxFile:
         shapes = static_shapes(name, _inputs(name, model), given)
         # Opened only now: what is wrong with the shapes is told before gigabytes are read.
         _load_weights(onnx, name, model, folder)
+        _put_right(model)
         _set_shapes(model, shapes)
         _check(onnx, name, model)
         _check_sizes(onnx, name, model, shapes)
@@ -229,8 +230,14 @@ def _tensors(graph: Any) -> Iterator[Any]:
             )
 
 
+def _put_right(model: Any) -> None:
+    from tvm_ios.onnx.overlooked import put_right  # noqa: PLC0415 - it needs the package onnx
+
+    put_right(model)
+
+
 def _set_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Write shapes of inputs into a model, and clear those of outputs, which follow from them."""
+    """Write shapes of inputs into a model."""
     for value in model.graph.input:
         if value.name in shapes:
             shape = value.type.tensor_type.shape
@@ -238,13 +245,6 @@ def _set_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
             shape.SetInParent()  # a scalar has a shape, too
             for extent in shapes[value.name]:
                 shape.dim.add().dim_value = extent
-    for value in model.graph.output:
-        if value.type.HasField("tensor_type"):
-            rank = len(value.type.tensor_type.shape.dim)
-            value.type.tensor_type.shape.ClearField("dim")
-            value.type.tensor_type.shape.SetInParent()
-            for _ in range(rank):
-                value.type.tensor_type.shape.dim.add()
 
 
 def _check(onnx: Any, name: str, model: Any) -> None:

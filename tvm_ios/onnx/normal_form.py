@@ -29,7 +29,7 @@ from tvm_ios.onnx.builder import LATER, NORMAL_OPSET, Builder
 from tvm_ios.onnx.functions import expansion
 from tvm_ios.onnx.inference import evaluated, infer, schema_of
 from tvm_ios.onnx.rule import RULES, Outputs
-from tvm_ios.onnx.values import dtype_of, extents, is_static
+from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
 from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["DRAWN", "STANDARD", "described", "normalised"]
@@ -54,6 +54,9 @@ _KEPT = {"ConvTranspose", "DequantizeLinear"} | DRAWN
 
 onnx's reference gets groups of transposed convolutions wrong.
 """
+
+_OF_SCALARS = {"Range"}
+"""Operators whose inputs have to be scalars, for onnx's inference; runtimes take one number."""
 
 
 def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
@@ -83,7 +86,7 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
     NameFixPass()(model)
     model.ir_version = max(model.ir_version, _CONSTANTS_ARE_NO_INPUTS)
     newest = [node.version or 0 for node in graph if node.domain in STANDARD]
-    model.opset_imports[""] = max(NORMAL_OPSET, *newest)  # BitCast is of a newer one
+    model.opset_imports[""] = max([NORMAL_OPSET, *newest])  # BitCast is of a newer one
     return model
 
 
@@ -154,6 +157,8 @@ class _Walk:
         """Replacement of a node by a rule, by its constant value or its body; None if it stays."""
         opset, node.version = node.version or NORMAL_OPSET, schema.since_version
         _spell_out(node, schema)
+        if node.op_type in _OF_SCALARS:
+            _make_scalars(node, builder)
         if not _graphs_of(node):  # what graphs capture is not told to onnx
             try:
                 infer(node, schema)
@@ -212,6 +217,14 @@ def _spell_out(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         usual = known.default_value
         if name not in node.attributes and usual.type != onnx.AttributeProto.UNDEFINED:
             node.attributes[name] = ir.serde.deserialize_attribute(usual)
+
+
+def _make_scalars(node: ir.Node, builder: Builder) -> None:
+    """Have constants of one number be of no axis."""
+    for place, value in enumerate(node.inputs):
+        array = constant(value)
+        if array is not None and array.shape == (1,):
+            node.replace_input_with(place, builder.const(array.reshape(())))
 
 
 def _is_empty(value: ir.Value) -> bool:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from onnx import helper
 
 from tests.onnx.cases import cases
 from tests.onnx.forms import graph_of, model_of, normal_of, operators_of, require_same
@@ -125,6 +126,17 @@ def test_range_is_a_constant(bounds):
     constants = dict(zip(("begin", "limit", "step"), bounds, strict=True))
     model = model_of("Range", {}, constants=constants, opset=11)
     require_same(model, {}, rtol=1e-6)  # runtimes add the step again and again
+
+
+def test_range_of_numbers_along_an_axis():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Slice", ["shape", "zero", "one"], ["limit"]),
+        helper.make_node("Range", ["zero", "limit", "one"], ["y"]),
+    ]
+    constants = {"zero": np.array([0]), "one": np.array([1])}
+    model = graph_of(nodes, {"x": X}, ["y"], constants=constants, opset=13)
+    require_same(model, {"x": X}, by=["runtime"])  # the reference wants scalars
 
 
 def test_what_has_no_elements_is_a_constant():

@@ -5,7 +5,7 @@ import pytest
 
 from tests.onnx.cases import cases
 from tests.onnx.forms import normal_of
-from tests.onnx.rules.of_runtime import model_of_runtime, require_as_runtime
+from tests.onnx.rules.runtime.of_runtime import model_of_runtime, require_as_runtime
 from tvm_ios.errors import ModelError
 
 RNG = np.random.default_rng(0)

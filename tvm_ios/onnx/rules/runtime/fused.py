@@ -66,15 +66,15 @@ def gemm(node: ir.Node, op: Builder) -> Outputs:
 
 @rule(f"{MICROSOFT}.FusedMatMul", f"{MICROSOFT}.TransposeMatMul")
 def matmul(node: ir.Node, op: Builder) -> Outputs:
-    """A product of matrices, transposed and scaled."""
+    """A product of matrices, transposed and scaled; rows may come before the axes of batches."""
     given = node.attributes
-    if given.get_int("transBatchA", 0) or given.get_int("transBatchB", 0):
-        raise ModelError("transposes batches (transBatchA or transBatchB); give a Transpose before")
     inputs = []
-    for place, name in enumerate(("transA", "transB")):
+    for place, side in enumerate("AB"):
         value = required(node, place)
         rank = len(extents(value))
-        if given.get_int(name, 0) and rank > 1:
+        if given.get_int(f"transBatch{side}", 0):
+            value = op.transpose(value, [*range(1, rank - 1), 0, rank - 1])
+        if given.get_int(f"trans{side}", 0) and rank > 1:
             value = op.transpose(value, [*range(rank - 2), rank - 1, rank - 2])
         inputs.append(value)
     made = op.op("MatMul", *inputs)
@@ -99,9 +99,9 @@ def quick_gelu(node: ir.Node, op: Builder) -> Outputs:
     return op.op("Mul", value, op.op("Sigmoid", op.op("Mul", value, alpha)))
 
 
-@rule("SimplifiedLayerNormalization")
+@rule(f"{MICROSOFT}.SimplifiedLayerNormalization")
 def root_mean_square_norm(node: ir.Node, op: Builder) -> Outputs:
-    """The norm that opset 23 has by another name; onnxruntime had it before, in ONNX's domain."""
+    """The norm that opset 23 has by another name."""
     kept = {name: node.attributes[name] for name in ("axis", "epsilon") if name in node.attributes}
     return [op.op("RMSNormalization", *node.inputs, **kept)]
 
@@ -140,10 +140,18 @@ def embed_layer_norm(node: ir.Node, op: Builder) -> Outputs:
     return [made, count, total][: len(node.outputs)]
 
 
-_STANDARD = ("DequantizeLinear", "GatherND", "GridSample", "QuantizeLinear", "Trilu")
+_STANDARD = (
+    "DequantizeLinear",
+    "GatherND",
+    "GridSample",
+    "LayerNormalization",
+    "QuantizeLinear",
+    "Trilu",
+)
 
 
 @rule(*(f"{MICROSOFT}.{name}" for name in _STANDARD))
 def standard(node: ir.Node, op: Builder) -> Outputs:
     """An operator that ONNX has as well, in its normal form or in an older one."""
-    return op.op(node.op_type, *node.inputs, **node.attributes)
+    count = len(node.outputs)
+    return op.ops(node.op_type, *node.inputs, count=count, **node.attributes)

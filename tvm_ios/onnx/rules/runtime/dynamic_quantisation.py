@@ -10,8 +10,8 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.attention import attention_of_product
 from tvm_ios.onnx.rules.quantised_operators import MICROSOFT
+from tvm_ios.onnx.rules.runtime.attention import attention_of_product
 from tvm_ios.onnx.values import dtype_of, optional, require_constant, required
 
 __all__ = ["attention", "dynamic", "of_bits", "scaled"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.onnx.rules.of_runtime import model_of_runtime, require_as_runtime
+from tests.onnx.rules.runtime.of_runtime import model_of_runtime, require_as_runtime
 
 RNG = np.random.default_rng(0)
 
@@ -31,6 +31,11 @@ CASES = [
     ),
     ("FusedMatMul", [normal(2, 3, 4), normal(2, 5, 4)], {"transB": 1, "alpha": 0.5}),
     ("FusedMatMul", [normal(2, 4, 3), normal(2, 4, 5)], {"transA": 1}),
+    (
+        "FusedMatMul",
+        [normal(2, 3, 5, 4), normal(7, 3, 5, 4)],
+        {"transBatchA": 1, "transBatchB": 1, "transB": 1},
+    ),
     ("Gelu", [normal(3, 4)], {}),
     ("BiasGelu", [normal(3, 4), normal(4)], {}),
     ("FastGelu", [normal(3, 4), normal(4)], {}),
@@ -61,8 +66,3 @@ CASES = [
 def test_fused_operators(op_type, values, attributes):
     model, inputs = model_of_runtime(op_type, values, **attributes)
     require_as_runtime(model, inputs)
-
-
-def test_a_norm_of_onnxruntime_in_the_domain_of_onnx():
-    values = [normal(2, 3, 4), normal(4)]
-    require_as_runtime(*model_of_runtime("SimplifiedLayerNormalization", values, domain=""))

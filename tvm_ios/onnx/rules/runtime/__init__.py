@@ -1,0 +1,1 @@
+"""Rules for operators of onnxruntime's own domain (``com.microsoft``)."""
