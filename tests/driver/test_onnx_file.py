@@ -94,6 +94,13 @@ def test_weights_in_other_files_are_read(tmp_path):
     (tmp_path / "w.bin").write_bytes(b"short")
     with pytest.raises(ModelError, match=r"net\.onnx: the weights 'w' cannot be read"):
         OnnxFile.open(path, InputShapes(batch_size=1))
+    (tmp_path / "w.bin").write_bytes(bytes(64))
+    made = onnx.load(path, load_external_data=False)
+    for entry in made.graph.initializer[0].external_data:
+        entry.value = "16" if entry.key == "length" else entry.value
+    onnx.save_model(made, path)
+    with pytest.raises(ModelError, match=r"net\.onnx: the weights 'w' have 16 bytes in their file"):
+        OnnxFile.open(path, InputShapes(batch_size=1))
     (tmp_path / "w.bin").unlink()
     with pytest.raises(
         ModelError, match=r"net\.onnx has the weights 'w' in .*w\.bin, which is not there; put it"
@@ -114,6 +121,16 @@ def test_weights_at_no_place_are_named(key, value, tmp_path):
         OnnxFile.open(path, InputShapes(batch_size=1))
 
 
+def test_weights_outside_of_the_folder_are_refused(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = saved(folder, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
+    (folder / "w.bin").rename(tmp_path / "w.bin")
+    (folder / "w.bin").symlink_to(tmp_path / "w.bin")
+    with pytest.raises(ModelError, match=r"net\.onnx: the weights 'w' cannot be read: .*symlink"):
+        OnnxFile.open(path, InputShapes(batch_size=1))
+
+
 def test_shapes_come_before_weights(tmp_path):
     path = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "w.bin").unlink()
@@ -125,7 +142,7 @@ def test_models_above_two_gibibytes_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "large.onnx"
     with path.open("wb") as file:
         os.truncate(file.fileno(), 3 * 2**30)  # a hole, of which the disk holds nothing
-    reason = r"is a model of 3\.0 GiB, and protocol buffers.* hold at most 2 GiB; give a smaller"
+    reason = r"is a model of 3\.0 GiB, and protocol buffers hold at most 2 GiB; save its weights in"
     with pytest.raises(ModelError, match=r"large\.onnx " + reason):
         OnnxFile.open(path)
     apart = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
@@ -133,14 +150,24 @@ def test_models_above_two_gibibytes_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="protocol buffers"):
         OnnxFile.open(model(shape=(1, 4)))
     monkeypatch.setattr(onnx_file, "MOST_BYTES", apart.stat().st_size)
-    with (tmp_path / "w.bin").open("r+b") as file:
-        os.truncate(file.fileno(), 2**20)
-    made = onnx.load(apart, load_external_data=False)
+    found = OnnxFile.open(apart, InputShapes(batch_size=1))  # the limit is that of the one file
+    assert found.model.graph.initializers["w"].const_value.nbytes == WEIGHTS.nbytes
+
+
+@pytest.mark.slow
+def test_weights_above_two_gibibytes_stay_in_their_file(tmp_path):
+    path = saved(tmp_path, model(), save_as_external_data=True, location="w.bin", size_threshold=0)
+    columns = 2**29 + 1
+    made = onnx.load(path, load_external_data=False)
+    made.graph.initializer[0].dims[1] = columns
     for entry in made.graph.initializer[0].external_data:
-        entry.value = str(2**20) if entry.key == "length" else entry.value
-    onnx.save_model(made, apart)
-    with pytest.raises(ModelError, match="protocol buffers"):
-        OnnxFile.open(apart, InputShapes(batch_size=1))
+        entry.value = str(16 * columns) if entry.key == "length" else entry.value
+    onnx.save_model(made, path)
+    os.truncate(tmp_path / "w.bin", 16 * columns)  # a hole, of which the disk holds nothing
+    found = OnnxFile.open(path, InputShapes(batch_size=1))
+    weights = found.model.graph.initializers["w"].const_value.numpy()
+    assert weights.shape == (4, columns)
+    assert weights[0, :2].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("content", [b"", b"hello" * 20])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
+from tvm_ios.driver.onnx_weights import find_weights, open_weights, without_weights
 from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
 from tvm_ios.errors import ModelError
 from tvm_ios.support.error_text import lines_that_tell
@@ -26,7 +27,7 @@ __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 ONNX_SUFFIX = ".onnx"
 
 MOST_BYTES = 2**31 - 1
-"""Limit of a model's bytes: protocol buffers end there, and with them tools that read ONNX."""
+"""Limit of a file's bytes: protocol buffers end there, but for weights in files of their own."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that terminals and files take for something else than a part of a name."""
@@ -66,12 +67,12 @@ class OnnxFile:
         _check_names(name, model)
         shapes = static_shapes(name, _inputs(name, model), given)
         # Opened only now: what is wrong with the shapes is told before gigabytes are read.
-        _load_weights(onnx, name, model, folder)
+        find_weights(onnx, name, model, folder)
         _put_right(model)
         _set_shapes(model, shapes)
         _check(onnx, name, model)
         _check_sizes(onnx, name, model, shapes)
-        return cls(name=name, model=_normalised(name, model, shapes), shapes=shapes)
+        return cls(name=name, model=_normalised(name, model, shapes, folder), shapes=shapes)
 
 
 def is_onnx_path(path: str | Path) -> bool:
@@ -117,8 +118,8 @@ def _parsed(onnx: Any, path: Path) -> Any:
 
 def _too_large(name: str, size: int) -> ModelError:
     return ModelError(
-        f"{name} is a model of {size / 2**30:.1f} GiB, and protocol buffers, which ONNX and TVM's "
-        "importer are made with, hold at most 2 GiB; give a smaller one, or one in float16"
+        f"{name} is a model of {size / 2**30:.1f} GiB, and protocol buffers hold at most 2 GiB; "
+        "save its weights in a file of their own (onnx.save_model with save_as_external_data=True)"
     )
 
 
@@ -172,64 +173,6 @@ def _inputs(name: str, model: Any) -> tuple[OpenInput, ...]:
     return tuple(found)
 
 
-def _load_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None:
-    """Load weights in files of their own into the model."""
-    helper = onnx.external_data_helper
-    apart = [each for each in _tensors(model.graph) if helper.uses_external_data(each)]
-    if not apart:
-        return
-    if folder is None:
-        raise ModelError(
-            f"{name} has weights in other files, such as that of {apart[0].name!r}; give the path "
-            "of the model, beside which they lie"
-        )
-    size = sum(_stored_bytes(helper, name, tensor, folder) for tensor in apart)
-    if size > MOST_BYTES:
-        raise _too_large(name, size)
-    try:
-        for tensor in apart:
-            helper.load_external_data_for_tensor(tensor, str(folder))
-            # This leaves the mark that data lie elsewhere, unlike onnx's function for whole models.
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
-    # onnx refuses paths that lead elsewhere, links, and files that are too short, each in its way.
-    except Exception as error:
-        raise _unreadable(name, tensor, error) from error
-
-
-def _stored_bytes(helper: Any, name: str, tensor: Any, folder: Path) -> int:
-    """Bytes of weights in a file of their own, which has to exist."""
-    try:
-        info = helper.ExternalDataInfo(tensor)
-    except ValueError as error:  # an offset or a length that is none
-        raise _unreadable(name, tensor, error) from error
-    path = folder / info.location
-    if not path.is_file():
-        raise ModelError(
-            f"{name} has the weights {tensor.name!r} in {path}, which is not there; put it beside "
-            "the model"
-        )
-    return int(info.length or path.stat().st_size)
-
-
-def _unreadable(name: str, tensor: Any, error: Exception) -> ModelError:
-    return ModelError(f"{name}: the weights {tensor.name!r} cannot be read: {_line(error)}")
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Constants of a graph and of the graphs inside it; of sparse ones, both parts."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            sparse = attribute.sparse_tensor
-            yield from (attribute.t, *attribute.tensors, sparse.values, sparse.indices)
-            yield from (
-                each for inner in (attribute.g, *attribute.graphs) for each in _tensors(inner)
-            )
-
-
 def _put_right(model: Any) -> None:
     from tvm_ios.onnx.overlooked import put_right  # noqa: PLC0415 - it needs the package onnx
 
@@ -251,12 +194,14 @@ def _check(onnx: Any, name: str, model: Any) -> None:
     if model.ByteSize() > MOST_BYTES:
         raise _too_large(name, model.ByteSize())
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(without_weights(onnx, model))
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{name} is no valid ONNX: {_line(error)}") from error
 
 
-def _normalised(name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+def _normalised(
+    name: str, model: Any, shapes: Mapping[str, tuple[int, ...]], folder: Path | None
+) -> Any:
     import onnx_ir  # noqa: PLC0415 - the package onnx is there only where models are read
 
     from tvm_ios.onnx.normal_form import normalised  # noqa: PLC0415
@@ -264,7 +209,9 @@ def _normalised(name: str, model: Any, shapes: Mapping[str, tuple[int, ...]]) ->
 
     try:
         make_dense(model)  # which onnx_ir does not read otherwise
-        return normalised(onnx_ir.from_proto(model), shapes)
+        made = onnx_ir.from_proto(model)
+        open_weights(made, folder)
+        return normalised(made, shapes)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
 
