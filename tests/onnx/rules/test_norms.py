@@ -36,11 +36,19 @@ def test_old_batch_normalization_of_each_place():
     require_same(model, {"x": X}, by=["runtime"], **NEAR)
 
 
-def test_training_is_refused():
+@pytest.mark.parametrize("shape", [(2, 6, 5, 4), (3, 6)])
+@pytest.mark.parametrize("opset", [14, 15])
+def test_batch_normalization_by_its_batch(opset, shape):
     given = parameters(6, "scale", "bias", "mean", "variance")
-    model = model_of(
-        "BatchNormalization", {"x": X}, constants=given, opset=15, training_mode=1, outputs=3
-    )
+    inputs = {"x": RANDOM.standard_normal(shape).astype("float32")}
+    told = {"training_mode": 1, "momentum": 0.7, "epsilon": 1e-3, "outputs": 3}
+    model = model_of("BatchNormalization", inputs, constants=given, opset=opset, **told)
+    require_same(model, inputs, **NEAR)
+
+
+def test_old_training_is_refused():
+    given = parameters(6, "scale", "bias", "mean", "variance")
+    model = model_of("BatchNormalization", {"x": X}, constants=given, opset=9, outputs=5)
     with pytest.raises(ModelError, match="export the model for inference"):
         normal_of(model, {"x": X})
 

@@ -34,14 +34,38 @@ _BY_GROUP = 21
 @rule("BatchNormalization")
 def batch_normalization(node: ir.Node, op: Builder) -> Outputs:
     """A factor and a summand for each channel, which are constants where all is known."""
-    asked = any(value.uses() or value.is_graph_output() for value in node.outputs[1:])
-    if asked or node.attributes.get_int("training_mode", 0) == 1:
-        raise ModelError("computes statistics, as in training; export the model for inference")
     value = required(node)
     wide = np.result_type(*(dtype_of(required(node, place)) for place in range(5)))
+    if node.attributes.get_int("training_mode", 0) == 1:
+        return _of_a_batch(node, wide, op)
+    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+        raise ModelError("computes statistics, as in training; export the model for inference")
     factor, summand = _known_line(node, wide, op) or _line(node, wide, op)
     made = op.op("Add", op.op("Mul", _cast(value, wide, op), factor), summand)
     return [_cast(made, dtype_of(value), op)]
+
+
+def _of_a_batch(node: ir.Node, wide: np.dtype, op: Builder) -> Sequence[ir.Value]:
+    """A batch norm by the mean and variance of its batch, and the statistics that are kept.
+
+    Weights that are standardised when the model runs are written so.
+    """
+    value = required(node)
+    axes = [axis for axis in range(rank_of(value)) if axis != _CHANNELS]
+    epsilon = node.attributes.get_float("epsilon", 1e-5)
+    mean, off, variance = _moments(_cast(value, wide, op), axes, op)
+    deviation = op.op("Sqrt", op.op("Add", variance, op.const(np.array(epsilon, wide))))
+    shape = _shape_of_channels(node, value)
+    scale, bias = (op.reshape(_cast(required(node, n), wide, op), shape) for n in (1, 2))
+    made = op.op("Add", op.op("Mul", op.op("Div", off, deviation), scale), bias)
+    part = node.attributes.get_float("momentum", 0.9)
+    kept = []
+    for place, new in ((3, mean), (4, variance)):
+        old = required(node, place)
+        before = op.op("Mul", _cast(old, wide, op), op.const(np.array(part, wide)))
+        after = op.op("Mul", op.reshape(new, extents(old)), op.const(np.array(1 - part, wide)))
+        kept.append(_cast(op.op("Add", before, after), dtype_of(old), op))
+    return [_cast(made, dtype_of(value), op), *kept]
 
 
 def _known_line(node: ir.Node, dtype: np.dtype, op: Builder) -> tuple[ir.Value, ir.Value] | None:

@@ -216,14 +216,6 @@ def test_packed_numbers_are_refused():
     assert "(Cast) has 'y' of the type INT4, which Relay lacks" in refused(model(packed, opset=21))
 
 
-def test_statistics_are_of_training():
-    nodes = helper.make_node(
-        "BatchNormalization", ["x", "s", "s", "s", "s"], ["y", "m", "v"], training_mode=1
-    )
-    said = refused(model(nodes, weights={"s": np.ones(3, "float32")}))
-    assert "(BatchNormalization) computes statistics" in said
-
-
 def test_inputs_of_unknown_types_are_named():
     made = model(helper.make_node("Identity", ["x"], ["y"]))
     for value in (made.graph.input[0], made.graph.output[0]):
