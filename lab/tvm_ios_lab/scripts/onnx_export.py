@@ -1,8 +1,8 @@
-"""Models of torchvision and timm, and small ones of other kinds, written as ONNX files.
+"""Models of torchvision and timm, and those of ``torch_models.py``, written as ONNX files.
 
-``PYTHON onnx_export.py FOLDER`` with an interpreter that has torch, torchvision, timm and
-onnxscript writes each model twice: by torch's old exporter and by its new one. Weights are random.
-What is there is not written again.
+``PYTHON -m tvm_ios_lab.scripts.onnx_export FOLDER`` with an interpreter that has torch,
+torchvision, timm and onnxscript writes each model twice: by torch's old exporter and by its new
+one. Weights are random. What is there is not written again. ``PYTHONPATH`` has the folder ``lab``.
 """
 
 from __future__ import annotations
@@ -20,83 +20,54 @@ import torch
 import torchvision
 from torch import nn
 
+from tvm_ios_lab.scripts.torch_models import MODELS
+
 OPSETS = {"old": 17, "new": 20}
 """Opset that each exporter of torch is asked for."""
 TIMM = {
+    "cait_xxs24_224": 224,
     "coat_tiny": 224,
+    "convmixer_768_32": 64,
     "convnext_atto": 64,
+    "crossvit_9_240": 240,
     "deit_tiny_patch16_224": 224,
     "densenet121": 64,
+    "eca_nfnet_l0": 64,
     "edgenext_xx_small": 256,
+    "efficientformerv2_s0": 224,
     "efficientnet_b0": 64,
+    "eva02_tiny_patch14_224": 224,
+    "fastvit_t8": 64,
+    "gcvit_xxtiny": 224,
     "ghostnet_100": 64,
+    "ghostnetv2_100": 64,
+    "halonet26t": 256,
     "hrnet_w18_small": 64,
+    "lambda_resnet26t": 256,
     "levit_128s": 224,
+    "mambaout_femto": 64,
     "maxvit_rmlp_pico_rw_256": 256,
     "mixer_s16_224": 224,
+    "mobilenetv2_100": 64,
     "mobilenetv3_small_100": 64,
+    "mobileone_s0": 64,
     "mobilevit_xs": 256,
+    "pit_ti_224": 224,
     "poolformer_s12": 64,
     "regnetx_002": 64,
+    "repvgg_a0": 64,
+    "resnest14d": 64,
     "resnet18": 64,
+    "sequencer2d_s": 224,
     "swin_tiny_patch4_window7_224": 224,
+    "swinv2_cr_tiny_ns_224": 224,
+    "tresnet_m": 64,
     "vit_tiny_patch16_224": 224,
+    "volo_d1_224": 224,
+    "xcit_nano_12_p16_224": 224,
 }
 """Width and height of the images, by model of timm."""
 TORCHVISION = {"inception_v3": 128, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64}
-
-
-class Bert(nn.Module):  # type: ignore[misc]
-    """Four layers of a text encoder, over tokens and a mask."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(1000, 128)
-        self.places = nn.Embedding(64, 128)
-        layer = nn.TransformerEncoderLayer(128, 4, 512, activation="gelu", batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-
-    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Encode tokens, of which there are none where the mask is zero."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)[None]
-        return self.layers(self.words(tokens) + self.places(places), src_key_padding_mask=mask == 0)
-
-
-class Whisper(nn.Module):  # type: ignore[misc]
-    """The encoder of a speech model: two convolutions along time, and four layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv1d(80, 128, 3, padding=1)
-        self.second = nn.Conv1d(128, 128, 3, stride=2, padding=1)
-        self.places = nn.Parameter(torch.randn(50, 128))
-        layer = nn.TransformerEncoderLayer(
-            128, 4, 512, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.layers = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-        self.norm = nn.LayerNorm(128)
-
-    def forward(self, mel: torch.Tensor) -> torch.Tensor:
-        """Encode a spectrum of 80 bands."""
-        made = nn.functional.gelu(self.second(nn.functional.gelu(self.first(mel))))
-        return self.norm(self.layers(made.transpose(1, 2) + self.places))
-
-
-class Recurrent(nn.Module):  # type: ignore[misc]
-    """Two recurrent layers in both directions, and a linear one."""
-
-    def __init__(self, kind: type[nn.LSTM | nn.GRU]) -> None:
-        super().__init__()
-        self.layers = kind(32, 64, num_layers=2, bidirectional=True, batch_first=True)
-        self.last = nn.Linear(128, 10)
-
-    def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """Ten numbers for each frame."""
-        return self.last(self.layers(frames)[0])
-
-
-def _tokens() -> tuple[torch.Tensor, ...]:
-    return torch.arange(32)[None] * 7 % 1000, (torch.arange(32) < 24).long()[None]
 
 
 def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]]:
@@ -108,11 +79,8 @@ def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...
         made[name] = partial(_of_torchvision, name, extent)
     segmentation, detection = torchvision.models.segmentation, torchvision.models.detection
     bare = {"weights": None, "weights_backbone": None}
-    small = {"img_size": 64, "embed_dim": 192, "depth": 4, "num_heads": 3}
-    made["beit_4_layers"] = lambda: (
-        timm.create_model("beit_base_patch16_224", **small),
-        _image(64),
-    )
+    for kind in ("beit", "vit"):
+        made[f"{kind}_4_layers"] = partial(_of_four_layers, f"{kind}_base_patch16_224")
     made["lraspp_mobilenet_v3_large"] = lambda: (
         segmentation.lraspp_mobilenet_v3_large(**bare),
         _image(64),
@@ -121,15 +89,13 @@ def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...
         segmentation.deeplabv3_mobilenet_v3_large(**bare),
         _image(64),
     )
+    made["r3d_18"] = lambda: (torchvision.models.video.r3d_18(), (torch.randn(1, 3, 4, 32, 32),))
+    made["s3d"] = lambda: (torchvision.models.video.s3d(), (torch.randn(1, 3, 16, 224, 224),))
     made["ssdlite320_mobilenet_v3_large"] = lambda: (
         detection.ssdlite320_mobilenet_v3_large(**bare),
         _image(320),
     )
-    made["bert_4_layers"] = lambda: (Bert(), _tokens())
-    made["whisper_encoder"] = lambda: (Whisper(), (torch.randn(1, 80, 100),))
-    made["lstm"] = lambda: (Recurrent(nn.LSTM), (torch.randn(1, 16, 32),))
-    made["gru"] = lambda: (Recurrent(nn.GRU), (torch.randn(1, 16, 32),))
-    return made
+    return made | MODELS
 
 
 def _of_timm(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
@@ -138,6 +104,11 @@ def _of_timm(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...
         if not weights.any():  # some heads begin with zeros, and every result would be zero
             nn.init.normal_(weights, std=0.02)
     return model, _image(extent)
+
+
+def _of_four_layers(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    small = {"img_size": 64, "embed_dim": 192, "depth": 4, "num_heads": 3}
+    return timm.create_model(name, **small), _image(64)
 
 
 def _of_torchvision(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

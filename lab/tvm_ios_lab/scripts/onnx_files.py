@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -65,8 +66,9 @@ def main() -> None:
     for wheel in asked.wheels:
         _fetch(wheel, asked.folder)
     if asked.torch is not None:
-        script = Path(__file__).with_name("onnx_export.py")
-        subprocess.run([asked.torch, str(script), str(asked.folder / "torch")], check=True)
+        command = [asked.torch, "-m", "tvm_ios_lab.scripts.onnx_export"]
+        there = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        subprocess.run([*command, str(asked.folder / "torch")], check=True, env=there)
     rows = []
     for path in sorted(asked.folder.rglob("*.onnx")):
         name = str(path.relative_to(asked.folder))
