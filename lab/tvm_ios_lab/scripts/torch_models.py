@@ -53,7 +53,7 @@ class Whisper(nn.Module):  # type: ignore[misc]
 
 
 class Conformer(nn.Module):  # type: ignore[misc]
-    """One block of a speech encoder: attention, and a gated depthwise convolution along time."""
+    """Block of a speech encoder: attention, and a gated depthwise convolution along time."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class Residual(nn.Module):  # type: ignore[misc]
 
 
 class Unet(nn.Module):  # type: ignore[misc]
-    """One step of a diffusion model: down, attention, and up again, with the time embedded."""
+    """Step of a diffusion model: down, attention, and up again, with the time embedded."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from tvm import relay
 
-__all__ = ["extreme", "round_to_even"]
+__all__ = ["extreme", "round_to_even", "whole_of_small"]
 
 
 def round_to_even(value: relay.Expr, dtype: str) -> relay.Expr:
@@ -17,6 +18,19 @@ def round_to_even(value: relay.Expr, dtype: str) -> relay.Expr:
     half, two = relay.const(0.5, dtype), relay.const(2, dtype)
     is_tie = relay.equal(relay.abs(value - relay.trunc(value)), half)
     return relay.where(is_tie, two * relay.round(value * half), relay.round(value))
+
+
+def whole_of_small(value: relay.Expr) -> relay.Expr:
+    """The nearest whole numbers in int32, of two the even one, of float32 below 2**22.
+
+    It reads each value once. In a fused kernel each reader computes a value anew: with several
+    readers at each step, a chain of steps would be code of exponential size.
+    """
+    # Its sums with such values have no digits behind the point, and its bits count on from there.
+    # TVM would simplify the difference of floats, not that of bits.
+    last = np.float32(1.5 * 2**23)
+    bits = relay.reinterpret(value + relay.const(last), "int32")
+    return bits - relay.const(int(last.view("int32")), "int32")
 
 
 def extreme(

@@ -268,6 +268,20 @@ def test_of_two_numbers_that_are_as_near_the_even_one_is_taken(node, weights, va
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_chain_of_quantised_steps_is_code_of_its_length():
+    nodes, before = [], "x"
+    for place in range(12):  # code of exponential length would not end
+        nodes += [
+            helper.make_node("QuantizeLinear", [before, "scale", "zero"], [f"q{place}"]),
+            helper.make_node("DequantizeLinear", [f"q{place}", "scale", "zero"], [f"d{place}"]),
+            helper.make_node("Sin", [f"d{place}"], [before := f"s{place}"]),
+        ]
+    weights = {"scale": np.array(0.01, "float32"), "zero": np.array(100, "uint8")}
+    assert_as_the_reference(
+        model(*nodes, weights=weights, outputs=[before], shape=(4,), opset=21), (4,)
+    )
+
+
 @pytest.mark.parametrize("operator", ["Bernoulli", "RandomNormalLike", "RandomUniformLike"])
 def test_numbers_that_are_drawn_are_no_constants(operator):
     drawn = helper.make_node(operator, ["x"], ["y"], name="draw")

@@ -11,7 +11,7 @@ from tvm import relay
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import dtype_of, extents, required
-from tvm_ios.relay.frontends.exact_arithmetic import round_to_even
+from tvm_ios.relay.frontends.exact_arithmetic import whole_of_small
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
@@ -28,6 +28,9 @@ __all__ = [
     "quantize",
 ]
 
+_MOST_STEPS = 2.0**17
+"""Steps from zero at which every type of at most 16 bits has ended, whatever its zero point."""
+
 
 @converter("QuantizeLinear")
 def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
@@ -36,7 +39,8 @@ def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
     real, dtype = str(dtype_of(required(node, 1))), type_of(node)
     data = inputs[0] if type_of(node, of_input=True) == real else relay.cast(inputs[0], real)
     limits = np.iinfo(dtype)
-    whole = round_to_even(data / scale, real) + relay.cast(zero, real)
+    steps = relay.clip(relay.cast(data / scale, "float32"), -_MOST_STEPS, _MOST_STEPS)
+    whole = whole_of_small(steps) + relay.cast(zero, "int32")
     return relay.cast(relay.clip(whole, limits.min, limits.max), dtype)
 
 
