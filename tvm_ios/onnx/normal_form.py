@@ -25,6 +25,7 @@ from onnx_ir.passes.common import (
 
 import tvm_ios.onnx.rules  # noqa: F401 - its files add rules
 from tvm_ios.errors import ModelError
+from tvm_ios.onnx.bfloat16 import widen
 from tvm_ios.onnx.builder import LATER, NORMAL_OPSET, Builder
 from tvm_ios.onnx.functions import expansion
 from tvm_ios.onnx.inference import evaluated, infer, schema_of
@@ -72,6 +73,7 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
             node.version = versions.get(node.domain, versions.get("ai.onnx", 1))
     InlinePass()(model)
     model.functions.clear()
+    widen(model)
     graph = model.graph
     parameters = set(graph.initializers.values())
     graph.inputs[:] = [value for value in graph.inputs if value not in parameters]

@@ -37,10 +37,31 @@ def of_two(node: ir.Node, op: Builder) -> Outputs:
 
 @rule("Cast")
 def cast(node: ir.Node, op: Builder) -> Outputs:
-    """A value that has the wanted type already is left as it is."""
-    del op
-    value = required(node)
-    return value if value.dtype == node.attributes["to"].as_int() else None
+    """A value that has the wanted type is left as it is; bfloat16 is float32 of fewer bits."""
+    value, wanted = required(node), node.attributes["to"].as_int()
+    if wanted == ir.DataType.BFLOAT16:
+        return _rounded(op.op("Cast", value, to=ir.DataType.FLOAT), op)
+    return value if value.dtype == wanted else None
+
+
+def _rounded(value: ir.Value, op: Builder) -> ir.Value:
+    """Numbers of float32 rounded to those of bfloat16, which are the even ones of two as near."""
+
+    def bits(value: ir.Value, to: ir.DataType) -> ir.Value:
+        node = ir.node("BitCast", [value], {"to": to}, version=_BITS)
+        return op.add(node)[0]
+
+    half, one, kept = (op.const(each, "uint32") for each in (0x7FFF, 1, 0xFFFF0000))
+    whole = bits(value, ir.DataType.UINT32)
+    upper = op.op("BitShift", whole, op.const(16, "uint32"), direction="RIGHT")
+    odd = op.op("BitwiseAnd", upper, one)
+    more = op.op("Add", whole, op.op("Add", half, odd))
+    made = bits(op.op("BitwiseAnd", more, kept), ir.DataType.FLOAT)
+    return op.op("Where", op.op("IsNaN", value), value, made)
+
+
+_BITS = 26
+"""The opset from which bits can be taken for another type."""
 
 
 @rule("CastLike")

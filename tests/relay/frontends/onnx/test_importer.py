@@ -198,17 +198,17 @@ def test_what_tvm_refuses_is_refused(monkeypatch):
     assert "node 'first' (Relu) cannot be written in Relay (" in said
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_bfloat16_is_refused(known):
-    half = helper.make_node("Cast", ["w" if known else "x"], ["h"], to=TensorProto.BFLOAT16)
-    nodes = [half, helper.make_node("Cast", ["x"], ["z"], to=TensorProto.BFLOAT16)]
+def test_bfloat16_is_computed_in_float32():
     made = model(
-        *nodes[: 1 + known],
-        helper.make_node("Add", ["z" if known else "h", "h"], ["s"]),
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["w"], ["half"], to=TensorProto.BFLOAT16),
+        helper.make_node("Mul", ["h", "half"], ["s"]),
         helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
-        weights={"w": np.ones(1, "float32")},
+        weights={"w": np.array(0.5, "float32")},  # which rounds nothing
     )
-    assert "of the type BFLOAT16, which Relay lacks or gets wrong; give another" in refused(made)
+    value = np.random.default_rng(0).standard_normal(SHAPE).astype("float32")
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": value})
+    np.testing.assert_array_equal(answers(read(made), value)[0], expected)
 
 
 def test_packed_numbers_are_refused():

@@ -32,7 +32,7 @@ _TYPES = frozenset(
     {"bool", "float16", "float32", "float64"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-"""Data types of ONNX that Relay computes in; single numbers of bfloat16 it takes for integers."""
+"""Data types of ONNX that Relay computes in; in the normal form, bfloat16 is float32."""
 
 
 def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
@@ -128,7 +128,7 @@ def _variable(value: ir.Value) -> relay.Var:
 
 
 def _require_relay_type(value: ir.Value) -> None:
-    """Refuse a type that Relay lacks, or gets wrong: text, several numbers a byte, bfloat16."""
+    """Refuse a type that Relay lacks, or gets wrong: text, several numbers a byte."""
     if value.dtype is not None and str(dtype_of(value)) not in _TYPES:
         raise ModelError(
             f"has {value.name!r} of the type {value.dtype.name}, which Relay lacks "

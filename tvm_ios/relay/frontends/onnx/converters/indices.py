@@ -89,7 +89,7 @@ def scatter_nd(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return relay.scatter_nd(inputs[0], _coordinates(node, inputs), inputs[2], mode)
 
 
-_SORTED_AS = {"bfloat16": "float32", "int16": "int32", "uint16": "int32", "uint32": "int64"}
+_SORTED_AS = {"int16": "int32", "uint16": "int32", "uint32": "int64"}
 """Types that TVM sorts in place of those that it does not, without loss."""
 
 
