@@ -64,7 +64,7 @@ def _inputs(model: Any, seed: int) -> Iterator[tuple[str, np.ndarray]]:
         if kind.elem_type == onnx.TensorProto.FLOAT:
             yield value.name, draws.standard_normal(shape, "float32")
         else:
-            yield value.name, draws.integers(0, 100, shape)
+            yield value.name, draws.integers(1, 100, shape)  # a mask of ones
 
 
 def main() -> None:

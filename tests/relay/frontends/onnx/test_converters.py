@@ -347,6 +347,13 @@ def test_steps_to_whole_numbers_and_back(axis):
     require_as_runtime("DequantizeLinear", {"x": whole}, constants=constants, axis=axis)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_steps_of_what_is_no_number_or_infinite(dtype):
+    value = np.array([0.5, np.nan, np.inf, -np.inf, 3e38], "float32")
+    constants = {"scale": np.float32(0.1), "zero": np.array(3, dtype)}
+    require_as_runtime("QuantizeLinear", {"x": value}, constants=constants)
+
+
 def test_products_of_whole_numbers_are_exact():
     bytes_ = {"a": RNG.integers(0, 255, (3, 40)), "b": RNG.integers(0, 255, (40, 5))}
     given = {name: value.astype("uint8") for name, value in bytes_.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -124,7 +125,13 @@ def _variable(value: ir.Value) -> relay.Var:
     if not is_static(value):
         raise ModelError(f"has {value.name!r} of type {value.type} and shape {value.shape}")
     _require_relay_type(value)
-    return relay.var(str(value.name), shape=extents(value), dtype=str(dtype_of(value)))
+    return relay.Var(str(value.name), _relay_type(extents(value), str(dtype_of(value))))
+
+
+@cache
+def _relay_type(shape: tuple[int, ...], dtype: str) -> relay.TensorType:
+    """Relay's type of a tensor; many values have the same, and each extent is a call of TVM."""
+    return relay.TensorType(shape, dtype)
 
 
 def _require_relay_type(value: ir.Value) -> None:
@@ -140,9 +147,9 @@ def _require_type(value: ir.Value, made: Any) -> None:
     """Refuse a result that is not what onnx says of it."""
     if not is_static(value):
         return
-    found = [int(extent) for extent in made.shape]
-    if found != list(extents(value)) or made.dtype != str(dtype_of(value)):
+    shape, dtype = extents(value), str(dtype_of(value))
+    if not tvm.ir.structural_equal(made, _relay_type(shape, dtype)):
+        found = [int(extent) for extent in made.shape]
         raise ModelError(
-            f"gives {made.dtype}{found} in Relay, and {dtype_of(value)}{list(extents(value))} in "
-            "ONNX; leave it out"
+            f"gives {made.dtype}{found} in Relay, and {dtype}{list(shape)} in ONNX; leave it out"
         )

@@ -39,7 +39,9 @@ def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
     real, dtype = str(dtype_of(required(node, 1))), type_of(node)
     data = inputs[0] if type_of(node, of_input=True) == real else relay.cast(inputs[0], real)
     limits = np.iinfo(dtype)
-    steps = relay.clip(relay.cast(data / scale, "float32"), -_MOST_STEPS, _MOST_STEPS)
+    least, most = (relay.const(sign * _MOST_STEPS, "float32") for sign in (-1, 1))
+    # In this order, what is no number becomes the least one, as in onnxruntime.
+    steps = relay.minimum(relay.maximum(relay.cast(data / scale, "float32"), least), most)
     whole = whole_of_small(steps) + relay.cast(zero, "int32")
     return relay.cast(relay.clip(whole, limits.min, limits.max), dtype)
 
