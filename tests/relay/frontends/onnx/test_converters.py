@@ -43,6 +43,13 @@ def test_activations(op_type):
     require_as_runtime(op_type, {"x": value}, opset=18, **ACTIVATIONS[op_type])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("op_type", ["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh"])
+def test_angles(op_type, dtype):
+    value = (RNG.uniform(0.1, 0.8, 9) + (op_type == "Acosh")).astype(dtype)
+    require_as_runtime(op_type, {"x": value}, rtol=2e-3, opset=22)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelus(approximate):
     require_as_runtime("Gelu", {"x": normal(17)}, approximate=approximate)

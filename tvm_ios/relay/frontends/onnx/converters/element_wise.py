@@ -33,14 +33,8 @@ __all__ = [
 
 _SAME: dict[str, Callable[..., Any]] = {
     "Abs": relay.abs,
-    "Acos": relay.acos,
-    "Acosh": relay.acosh,
     "Add": relay.add,
     "And": relay.logical_and,
-    "Asin": relay.asin,
-    "Asinh": relay.asinh,
-    "Atan": relay.atan,
-    "Atanh": relay.atanh,
     "BitwiseAnd": relay.bitwise_and,
     "BitwiseNot": relay.bitwise_not,
     "BitwiseOr": relay.bitwise_or,
@@ -76,6 +70,15 @@ _SAME: dict[str, Callable[..., Any]] = {
     "Xor": relay.logical_xor,
 }
 """Operators of Relay that are the same as ONNX's, without attributes."""
+_ANGLES: dict[str, Callable[..., Any]] = {
+    "Acos": relay.acos,
+    "Acosh": relay.acosh,
+    "Asin": relay.asin,
+    "Asinh": relay.asinh,
+    "Atan": relay.atan,
+    "Atanh": relay.atanh,
+}
+"""Operators of Relay that TVM compiles in float32 and float64 only."""
 
 
 def _as_in_relay(operator: Callable[..., Any]) -> Any:
@@ -85,7 +88,17 @@ def _as_in_relay(operator: Callable[..., Any]) -> Any:
     return convert
 
 
+def _in_float32(operator: Callable[..., Any]) -> Any:
+    def convert(node: ir.Node, inputs: Sequence[Any]) -> Any:
+        if type_of(node) != "float16":
+            return operator(*inputs)
+        return relay.cast(operator(relay.cast(inputs[0], "float32")), "float16")
+
+    return convert
+
+
 CONVERTERS.update({name: _as_in_relay(operator) for name, operator in _SAME.items()})
+CONVERTERS.update({name: _in_float32(operator) for name, operator in _ANGLES.items()})
 
 
 @converter("Clip")
