@@ -13,6 +13,7 @@ from tvm_ios.onnx.rule import Outputs, rule
 from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
 __all__ = [
+    "chosen_steps",
     "dequantised",
     "steps",
     "zero_points",
@@ -92,6 +93,22 @@ def dequantised(
     """Numbers of a type for whole ones, by a scale and a zero point that broadcast."""
     wide = [op.op("Cast", each, to=ir.DataType.INT32) for each in (value, zero)]
     return op.op("Mul", op.op("Cast", op.op("Sub", *wide), to=real), scale)
+
+
+@rule("DynamicQuantizeLinear")
+def chosen_steps(node: ir.Node, op: Builder) -> Outputs:
+    """Steps by the least and the greatest number; of zeros alone they are 1, as in onnxruntime."""
+    value = required(node)
+    dtype = dtype_of(value)
+    zero, most = op.const(0, dtype), op.const(255, dtype)
+    low = op.op("Min", op.op("ReduceMin", value, keepdims=0), zero)
+    high = op.op("Max", op.op("ReduceMax", value, keepdims=0), zero)
+    spread = op.op("Sub", high, low)
+    scale = op.op("Div", spread, most)
+    scale = op.op("Where", op.op("Equal", spread, zero), op.const(1, dtype), scale)
+    place = op.op("Clip", op.op("Sub", zero, op.op("Div", low, scale)), zero, most)
+    place = op.op("Cast", op.op("Round", place), to=ir.DataType.UINT8)
+    return [op.op("QuantizeLinear", value, scale, place), scale, place]
 
 
 @rule("MatMulInteger")
