@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["RECIPES", "Drawing", "Undrawable", "recipe"]
+__all__ = ["FIRST_OPSET", "LAST_OPSET", "RECIPES", "Drawing", "Undrawable", "described", "recipe"]
+
+FIRST_OPSET, LAST_OPSET = 7, 23
 
 
 class Undrawable(Exception):  # noqa: N818 - it is no error, but another draw
     """An operator cannot be drawn here: its opset is older, or no value has the shape it needs."""
 
 
-Recipe = Callable[["Drawing"], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A function that adds a node of an operator with random attributes, and others it needs."""
+
+    add: Callable[[Drawing], None]
+    since: int
+    """First opset in which the operator can be drawn."""
+    until: int
+    """Last opset in which the operator can be drawn."""
+
+
 RECIPES: dict[str, Recipe] = {}
-"""Functions that add a node of an operator with random attributes, by operator."""
+"""Recipes by operator."""
 
 
-def recipe(*op_types: str, since: int = 7) -> Callable[[Recipe], Recipe]:
-    """Have a function add nodes of these operators, from an opset on."""
+def recipe(
+    *op_types: str, since: int = FIRST_OPSET, until: int = LAST_OPSET
+) -> Callable[[Callable[[Drawing], None]], Callable[[Drawing], None]]:
+    """Have a function add nodes of these operators, in some opsets."""
 
-    def add(function: Recipe) -> Recipe:
-        for op_type in op_types:
-
-            def draw(graph: Drawing, op_type: str = op_type) -> None:
-                if graph.opset < since:
-                    raise Undrawable
-                graph.op_type = op_type
-                function(graph)
-
-            RECIPES[op_type] = draw
+    def add(function: Callable[[Drawing], None]) -> Callable[[Drawing], None]:
+        made = Recipe(add=function, since=since, until=until)
+        RECIPES.update(dict.fromkeys(op_types, made))
         return function
 
     return add
@@ -54,6 +62,18 @@ class Drawing:
         self.nodes: list[onnx.NodeProto] = []
         self.known: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         """Shape and type of each value so far."""
+        self.captured: set[str] = set()
+        """Values that graphs inside of nodes read."""
+        self.hidden: set[str] = set()
+        """Values that may be missing, which a model must not give."""
+
+    def draw(self, op_type: str) -> None:
+        """Add nodes of an operator by its recipe."""
+        recipe = RECIPES[op_type]
+        if not recipe.since <= self.opset <= recipe.until:
+            raise Undrawable
+        self.op_type = op_type
+        recipe.add(self)
 
     def pick(self, *choices: Any) -> Any:
         """A choice of several, each as likely."""
@@ -163,16 +183,24 @@ class Drawing:
                 self.known[value.name] = (sizes, helper.tensor_dtype_to_np_dtype(kind.elem_type))
         return made
 
-    def model(self, outputs: Sequence[str]) -> onnx.ModelProto:
-        """The model so far, with some of its values as outputs."""
-        given = [
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-            )
-            for name, value in self.inputs.items()
-        ]
+    def model(
+        self, outputs: Sequence[str], values: Mapping[str, np.ndarray] | None = None
+    ) -> onnx.ModelProto:
+        """The model so far, with some of its values as outputs, typed as far as they are known."""
+        given = [described(name, value) for name, value in self.inputs.items()]
         weights = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
-        made = [onnx.ValueInfoProto(name=name) for name in outputs]
+        known = values or {}
+        made = [
+            described(name, known[name]) if name in known else onnx.ValueInfoProto(name=name)
+            for name in outputs
+        ]
         graph = helper.make_graph(self.nodes, "drawn", given, made, weights)
         sets = [helper.make_opsetid("", self.opset)]
-        return helper.make_model(graph, opset_imports=sets, ir_version=8)
+        return helper.make_model(graph, opset_imports=sets, ir_version=10)
+
+
+def described(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
+    """A value's name and type."""
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+    )

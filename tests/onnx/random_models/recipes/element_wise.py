@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from tests.onnx.random_models.drawing import RECIPES, Drawing, recipe
+from tests.onnx.random_models.drawing import Drawing, recipe
 
-REAL = ("float32",)
+REAL = ("float32", "float32", "float32", "float64", "float16")
 NUMBERS = ("float32", "float32", "int32", "int64", "float64")
 WHOLE = ("int32", "int64", "uint8", "int8")
 
@@ -18,12 +18,19 @@ def _plain(since, *op_types):
 
 
 _plain(7, "Ceil", "Cos", "Exp", "Floor", "Relu", "Sigmoid", "Sin", "Softplus", "Softsign", "Tanh")
-_plain(7, "Atan", "Identity", "Neg", "Abs")
-_plain(9, "Asinh", "Cosh", "Erf", "IsNaN", "Sign", "Sinh")
+_plain(7, "Atan", "Identity")
+_plain(9, "Asinh", "Cosh", "Erf", "IsNaN", "Sinh")
 _plain(10, "IsInf")
 _plain(11, "Round")
 _plain(14, "HardSwish")
 _plain(18, "Mish")
+
+
+@recipe("Abs", "Neg")
+@recipe("Sign", since=9)
+def signs(graph: Drawing) -> None:
+    graph.add(graph.value(*NUMBERS, "int8"))
+
 
 for _names, _low, _high, _since in (
     (("Acos", "Asin"), -1, 1, 7),
@@ -67,18 +74,22 @@ def clip(graph: Drawing) -> None:
     told = graph.yes(), graph.yes()
     if graph.opset < 11:
         given = {"min": low} if told[0] else {}
-        graph.add(graph.value(*REAL), **given, **({"max": high} if told[1] else {}))
+        graph.add(graph.value(), **given, **({"max": high} if told[1] else {}))
         return
+    value = graph.value(*(NUMBERS if graph.opset >= 12 else ("float32",)))
+    dtype = graph.dtype_of(value)
     bounds = [
-        graph.const(each, "float32") if yes else ""
+        "" if not yes else graph.const(each, dtype)
         for each, yes in zip((low, high), told, strict=True)
     ]
-    graph.add(graph.value(*REAL), *bounds)
+    if graph.yes() and told[0]:
+        bounds[0] = graph.fresh([], dtype, high=-1)
+    graph.add(value, *bounds)
 
 
 @recipe("PRelu")
 def prelu(graph: Drawing) -> None:
-    value = graph.value(*REAL)
+    value = graph.value()
     graph.add(value, graph.told(graph.broadcast(graph.shape_of(value))))
 
 
@@ -98,13 +109,13 @@ def arithmetic(graph: Drawing) -> None:
 
 @recipe("Max", "Min")
 def extremes(graph: Drawing) -> None:
-    pair = _pair(graph, *(NUMBERS if graph.opset >= 12 else REAL))
+    pair = _pair(graph, *(NUMBERS if graph.opset >= 12 else ("float32",)))
     graph.add(*(pair if graph.yes() else [*pair, pair[0]]))
 
 
 @recipe("Sum", "Mean", since=8)
 def totals(graph: Drawing) -> None:
-    pair = _pair(graph, *REAL)
+    pair = _pair(graph, "float32", "float32", "float64")
     graph.add(*(pair if graph.yes() else [*pair, pair[0]]))
 
 
@@ -117,7 +128,7 @@ def quotient(graph: Drawing) -> None:
 
 @recipe("Mod", since=10)
 def remainder(graph: Drawing) -> None:
-    value = graph.value("int32", "int64", "float32")
+    value = graph.value("int32", "int64", "float32", "int8", "uint8")
     dtype = graph.dtype_of(value)
     fmod = int(dtype == "float32" or graph.yes())
     graph.add(value, graph.told(graph.broadcast(graph.shape_of(value)), dtype), fmod=fmod)
@@ -126,20 +137,21 @@ def remainder(graph: Drawing) -> None:
 @recipe("Pow")
 def power(graph: Drawing) -> None:
     shape = graph.shape()
-    value = graph.fresh(shape, low=0.2)
-    kind = graph.pick("float32", "int32") if graph.opset >= 12 else "float32"
+    new = graph.opset >= 12
+    base = graph.pick("float32", "float32", "float64", "int32") if new else "float32"
+    value = graph.fresh(shape, base, low=0.2)
+    kind = graph.pick("float32", "int32", "int64") if new else "float32"
     graph.add(value, graph.told(graph.broadcast(shape), kind, low=1, high=3))
 
 
 @recipe("Equal", "Greater", "Less")
-def comparison(graph: Drawing) -> None:
-    kinds = ("int32", "int64") if graph.op_type == "Equal" and graph.opset < 11 else ("int32",)
-    graph.add(*_pair(graph, *(kinds if graph.opset >= 9 or graph.op_type == "Equal" else REAL)))
-
-
 @recipe("GreaterOrEqual", "LessOrEqual", since=12)
-def weak_comparison(graph: Drawing) -> None:
-    graph.add(*_pair(graph, "int32", "int64"))
+def comparison(graph: Drawing) -> None:
+    equal = graph.op_type == "Equal"
+    kinds = ["int32", "int64"] if graph.opset >= 9 or equal else []
+    kinds += ["bool"] if equal else []
+    kinds += ["float32", "float64"] if graph.opset >= 11 or not equal else []
+    graph.add(*_pair(graph, *kinds))
 
 
 @recipe("And", "Or", "Xor")
@@ -172,24 +184,22 @@ def shift(graph: Drawing) -> None:
 
 @recipe("Where", since=9)
 def where(graph: Drawing) -> None:
-    pair = _pair(graph, "float32", "int64")
+    pair = _pair(graph, "float32", "int64", "float64", "int32", "bool")
     shape = max((graph.shape_of(each) for each in pair), key=len)
     graph.add(graph.told(graph.broadcast(shape), "bool"), *pair)
 
 
-_KINDS = ("FLOAT", "DOUBLE", "INT32", "INT64", "INT8", "BOOL")
+_KINDS = ("FLOAT", "DOUBLE", "FLOAT16", "INT32", "INT64", "INT8", "BOOL")
 
 
 @recipe("Cast")
 def cast(graph: Drawing) -> None:
     graph.add(
-        graph.value("int32", "bool", "float32"), to=TensorProto.DataType.Value(graph.pick(*_KINDS))
+        graph.value("int32", "bool", "float32", "uint8"),
+        to=TensorProto.DataType.Value(graph.pick(*_KINDS)),
     )
 
 
 @recipe("CastLike", since=15)
 def cast_like(graph: Drawing) -> None:
     graph.add(graph.value("int32", "float32"), graph.value("int64", "float64", "float32"))
-
-
-assert RECIPES
