@@ -65,6 +65,13 @@ def test_nearest(rounding, mode, opset):
         require_same(model, {"x": X}, by=["runtime"])
 
 
+@cases(rounding=["round_prefer_floor", "round_prefer_ceil"], off=[-2e-6, -5e-7, 5e-7, 2e-6])
+def test_what_is_nearly_halfway_is_a_tie(rounding, off):
+    told = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding}
+    model = resized([1, 1, 2 + 4 * off, 1], mode="nearest", **told)
+    require_same(model, {"x": X}, by=["runtime"])
+
+
 @pytest.mark.parametrize("opset", [13, 18])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_opsets_between(mode, opset):

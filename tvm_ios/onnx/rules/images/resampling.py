@@ -12,6 +12,8 @@ from tvm_ios.errors import ModelError
 __all__ = ["Coordinates", "Samples", "nearest", "samples"]
 
 _Array = np.ndarray[Any, np.dtype[Any]]
+_HALF = 0.5 + 1e-6
+"""Distance to a place from which on the next one is nearer; onnxruntime counts as a tie as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +88,16 @@ def nearest(coordinates: Coordinates, mode: str) -> _Array:
 
     ``simple`` is that of opset 10 and before, which rounds up where an axis becomes shorter.
     """
-    exact = coordinates.places()
+    exact = coordinates.places().astype("float64")
     match mode:
         case "floor":
             whole = np.floor(exact)
         case "ceil":
             whole = np.ceil(exact)
         case "round_prefer_floor":
-            whole = np.ceil(exact - np.float32(0.5))
+            whole = np.ceil(exact - _HALF)
         case "round_prefer_ceil":
-            whole = np.floor(exact + np.float32(0.5))
+            whole = np.floor(exact + _HALF)
         case "simple":
             whole = np.ceil(exact) if coordinates.scale < 1 else np.trunc(exact)
         case _:
