@@ -1,12 +1,14 @@
 """Random models compute what onnxruntime computes: in the normal form, and compiled.
 
-``TVM_IOS_RANDOM_MODELS`` is their number; nightly runs take 5,000. ``TVM_IOS_RANDOM_SEED`` repeats
-a run, ``TVM_IOS_RANDOM_JOBS`` judges several models at a time, and ``TVM_IOS_RANDOM_RESULT`` names
-a file for the result. What was refused, by reason, is printed.
+``TVM_IOS_RANDOM_MODELS`` is their number; nightly runs take 5,000, and without it each operator
+begins one model. ``TVM_IOS_RANDOM_SEED`` repeats a run, ``TVM_IOS_RANDOM_JOBS`` judges several
+models at a time, and ``TVM_IOS_RANDOM_RESULT`` names a file, to whose results these are added. What
+was refused, by reason, is printed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from pathlib import Path
@@ -20,9 +22,9 @@ from tests.onnx.random_models.judging import BAD
 from tests.onnx.random_models.left_out import LEFT_OUT, drawable
 from tests.onnx.random_models.nearness import difference
 from tests.onnx.random_models.processes import verdicts
-from tests.onnx.random_models.result import reasons_of, result_of
+from tests.onnx.random_models.result import added, reasons_of, result_of
 
-NUMBER = int(os.environ.get("TVM_IOS_RANDOM_MODELS", "300"))
+NUMBER = int(os.environ.get("TVM_IOS_RANDOM_MODELS", str(len(drawable()))))
 SEED = int(os.environ.get("TVM_IOS_RANDOM_SEED", str(random.SystemRandom().getrandbits(31))))
 JOBS = int(os.environ.get("TVM_IOS_RANDOM_JOBS", "1"))
 RESULT = os.environ.get("TVM_IOS_RANDOM_RESULT")
@@ -46,7 +48,9 @@ def test_random_models():
     for reason, count in reasons_of(found):
         print(f"{count:5} {reason}")
     if RESULT:
-        Path(RESULT).write_text(result_of(found, seed=SEED))
+        before = [json.loads(Path(RESULT).read_text())] if Path(RESULT).exists() else []
+        result = added([*before, result_of(found, seed=SEED)])
+        Path(RESULT).write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     bad = [each for each in found if each.kind in BAD]
     told = "\n\n".join(f"{each.kind}: {each.reason}\n{each.text}" for each in bad[:20])
     assert not bad, f"{len(bad)} of {NUMBER}, TVM_IOS_RANDOM_SEED={SEED}\n{told}"

@@ -95,7 +95,7 @@ class Drawing:
     def numbers_of(
         self, shape: Sequence[int], dtype: str = "float32", low: float = -4, high: float = 4
     ) -> np.ndarray:
-        """Random numbers; whole ones are never zero, as divisors must not be."""
+        """Array of random numbers, of which whole ones are never zero: divisors must not be."""
         if dtype == "bool":
             return self.numbers.random(shape) < 0.5
         if dtype.startswith(("int", "uint")):

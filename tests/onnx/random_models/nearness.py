@@ -1,4 +1,4 @@
-"""How near numbers have to be to those of onnxruntime."""
+"""Comparison of arrays with those of onnxruntime, within tolerances by data type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _USUAL = (2e-3, 1e-4)
 
 
 def difference(one: np.ndarray, other: np.ndarray, *, steps: int = 0) -> str:
-    """What tells an array from another; empty where they are near.
+    """Text of the first numbers of two arrays that differ; empty where they are near.
 
     ``steps``: how far apart whole numbers may be, since they were rounded.
     """
