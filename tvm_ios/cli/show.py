@@ -93,6 +93,7 @@ def _as_text(path: Path) -> str:
     lines += [
         f"machine: {machine}",
         f"versions: {versions}",
+        *([] if story.report or not story.rest else [story.rest]),
         story.report or "the schedule was given: nothing was tuned",
         story.schedule.as_text(),
     ]

@@ -21,6 +21,7 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.onnx.rest import RESTS
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
 from tvm_ios.support.terminal import StderrProgress
@@ -35,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "cudnn", "tf32", "onednn", "exact"),
+    "build": ("pad_channels", "cudnn", "tf32", "onednn", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
@@ -114,6 +115,12 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="FILE",
         help="budgets, such as configs/quick.toml; flags go over them",
     )
+    parser.add_argument(
+        "--rest",
+        choices=RESTS,
+        help="what becomes of nodes at the end of an ONNX file that cannot be compiled (default: "
+        f"{DEFAULTS.build.rest}, where it is installed)",
+    )
     _add_search_options(parser.add_argument_group("search of a schedule"))
     _add_tuning_options(parser.add_argument_group("tuning of kernels"))
 
@@ -130,7 +137,9 @@ def run(arguments: argparse.Namespace) -> int:
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
     onnx_file = None
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
-        onnx_file = OnnxFile.open(arguments.model, shapes, params=arguments.params)
+        onnx_file = OnnxFile.open(
+            arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
+        )
     prepare_process(None if config.options.device.is_remote else arguments.lanes)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415

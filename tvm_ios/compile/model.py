@@ -19,6 +19,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import DatabaseError, OptionError
 from tvm_ios.host.machine import machine_facts, version_facts
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
@@ -51,6 +52,8 @@ class CompiledModel:
     tune_report: TuneReport | None = None
     records: RecordsInForce | None = None
     """Tuning records of its kernels; None where nobody gave any."""
+    rest: Rest | None = None
+    """Nodes that onnxruntime runs after all this; None for a model that is compiled whole."""
 
     @property
     def module(self) -> tvm.IRModule:
@@ -86,7 +89,8 @@ class CompiledModel:
             If the device is another one than it was compiled for, there are more lanes than cores,
             or lanes of a GPU.
         HostError
-            If there is no driver, no such GPU, or one that does not run this code.
+            If there is no driver, no such GPU, one that does not run this code, or no onnxruntime
+            where that runs the rest of the model.
         ExecutionError
             If there is too little memory on the GPU.
         """
@@ -101,6 +105,7 @@ class CompiledModel:
             options=options,
             cuda_graph=cuda_graph,
             store=_fact_store(self.plan),
+            rest=self.rest,
         )
 
     def export_library(self, path: str | Path) -> None:
@@ -114,7 +119,7 @@ class CompiledModel:
             If the file cannot be written.
         """
         factory, store = self.kernels.staged.factory, _fact_store(self.plan)
-        export_artifact(factory, self.plan, path, self.story(), store)
+        export_artifact(factory, self.plan, path, self.story(), store, self.rest)
 
     def story(self) -> ModelStory:
         """Story for files and pages: graph, schedule, machine, versions, and reasons."""
@@ -126,6 +131,7 @@ class CompiledModel:
             machine=dict(machine_facts()),
             versions=dict(version_facts()),
             evidence=None if told is None else told.evidence,
+            rest="" if self.rest is None else f"{self.rest.text}; times are of the other nodes",
         )
 
     def report(self) -> TuneReport:

@@ -66,6 +66,10 @@ class TimedExecutor(Protocol):
         """Run once, with the inputs that are set."""
         ...
 
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        ...
+
     def get_output(self, index: int, /) -> Any:
         """Output by number: an array of TVM or NumPy, which a later run may overwrite."""
         ...

@@ -14,6 +14,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.targets import lanes_for_target, require_libraries
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
 from tvm_ios.profile.build_choice import build_for_schedule
@@ -92,6 +93,7 @@ def _compile_schedule(
         )
     if build.exact:
         _refuse_merges(read_schedule(mod) if is_partitioned(mod) else schedule)
+    rest = taken_rest(mod, options)
     conversion = options.conversion
     if is_partitioned(mod):
         if conversion.changes:
@@ -105,7 +107,7 @@ def _compile_schedule(
                 "pass either the original module or no schedule"
             )
         model = lower_partitioned(mod, params, target, lanes=chosen_lanes, libraries=libraries)
-        return replace(model, records=records_around(model.kernels.staged))
+        return replace(model, records=records_around(model.kernels.staged), rest=rest)
     if conversion.changes:
         target = host_target() if target is None else target
         mod, params = converted_model(mod, params, target, conversion)
@@ -121,7 +123,7 @@ def _compile_schedule(
             f"{conversion.as_text()}"
         ) from error
     model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
-    return replace(model, records=records_around(model.kernels.staged))
+    return replace(model, records=records_around(model.kernels.staged), rest=rest)
 
 
 def _refuse_merges(schedule: InterOpSchedule | None) -> None:

@@ -111,11 +111,12 @@ class DeviceRunner:
 def run(runner: ModelRunner, x: Any) -> tuple[np.ndarray, ...]:
     """Copies of a model's outputs for the array of its only input, or for a mapping by name."""
     named = _named_inputs(x, runner.inputs)
-    with runner.open() as (plan, executor):
+    with runner.open() as (_, executor):
         for name, value in named.items():
             executor.set_input(name, value)
         executor.run()
-        return tuple(_copied(executor.get_output(index)) for index in range(len(plan.outputs)))
+        count = executor.get_num_outputs()
+        return tuple(_copied(executor.get_output(index)) for index in range(count))
 
 
 def evaluate(runner: ModelRunner, options: CompareOptions, address: str = "") -> Latency:

@@ -11,10 +11,13 @@ import tvm
 
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile, is_onnx_model, is_onnx_path
+from tvm_ios.driver.options import require_rest
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
+from tvm_ios.onnx.rest import REFUSE
 from tvm_ios.relay.inputs import weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
+from tvm_ios.relay.rest import with_rest
 from tvm_ios.support.near_name import did_you_mean
 
 __all__ = ["ModelSource", "from_onnx"]
@@ -30,11 +33,21 @@ class ModelSource:
     """Parameters by name; None where weights are inputs on purpose."""
 
     @classmethod
-    def of(cls, model: Any, params: Any = None, shapes: InputShapes = AS_IN_FILE) -> Self:
-        """Model that a user's argument means, of those that ``SimpleTVM.from_model`` lists."""
+    def of(
+        cls,
+        model: Any,
+        params: Any = None,
+        shapes: InputShapes = AS_IN_FILE,
+        *,
+        rest: str = REFUSE,
+    ) -> Self:
+        """Model that a user's argument means, of those that ``SimpleTVM.from_model`` lists.
+
+        ``rest`` is that of :class:`~tvm_ios.driver.options.BuildOptions`.
+        """
         match model:
             case str() | Path():
-                mod, found = _named_model(str(model), params, shapes)
+                mod, found = _named_model(str(model), params, shapes, rest)
                 return cls(name=Path(model).stem, mod=mod, params=found)
             case tvm.IRModule():
                 shapes.require_none("a Relay module")
@@ -45,7 +58,7 @@ class ModelSource:
                 shapes.require_none("a Relay module")
                 return cls(name="model", mod=mod, params=found)
         if is_onnx_model(model):
-            mod, found = _imported(OnnxFile.open(model, shapes, params=params))
+            mod, found = _imported(OnnxFile.open(model, shapes, params=params, rest=rest))
             return cls(name=model.graph.name or "model", mod=mod, params=found)
         raise ModelError(
             f"the model is a {type(model).__name__}; give a Relay module, a pair (mod, params), an "
@@ -64,6 +77,7 @@ def from_onnx(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
     batch_size: int | None = None,
+    rest: str = REFUSE,
 ) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     """Relay module and parameters of a model in ONNX, for :func:`tvm_ios.tune`.
 
@@ -75,6 +89,11 @@ def from_onnx(
         Shapes of inputs whose file leaves dimensions open.
     batch_size
         Extent of every open first dimension that no shape gives.
+    rest
+        ``"onnxruntime"`` gives the module of a front where the model has nodes that cannot be
+        compiled, such as ``NonMaxSuppression``: :func:`tvm_ios.tune` and
+        :func:`tvm_ios.compile_schedule` make a model of it whose end onnxruntime runs. Others that
+        take the module compute the front alone. ``"refuse"`` refuses such a model.
 
     Returns
     -------
@@ -98,19 +117,27 @@ def from_onnx(
         shapes={name: tuple(shape) for name, shape in (shapes or {}).items()},
         batch_size=batch_size,
     )
-    return _imported(OnnxFile.open(model, given))
+    require_rest(rest)
+    return _imported(OnnxFile.open(model, given, rest=rest))
 
 
 def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     # The package onnx, which this needs, is there: the file was read by it.
-    from tvm_ios.relay.frontends.onnx.importer import import_onnx  # noqa: PLC0415
+    from tvm_ios.relay.frontends.onnx.importer import import_onnx, refusals  # noqa: PLC0415
 
-    mod = import_onnx(file.name, file.model)
+    try:
+        mod = import_onnx(file.name, file.model)
+    except ModelError:
+        refused = refusals(file.name, file.model)
+        if not refused:
+            raise
+        front, rest = file.cut(refused)
+        mod = with_rest(import_onnx(file.name, front), rest)
     # What the file has as an input is one on purpose, and no parameter that somebody forgot.
     return mod, None if weight_inputs(mod["main"]) else {}
 
 
-def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:
+def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest: str) -> Any:
     """Module and parameters of a network by name, or of a file."""
     path = Path(name)
     if name.replace("-", "_") in MODEL_NAMES:
@@ -121,7 +148,7 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes) -> A
         batch = shapes.batch_size
         return by_name(name)() if batch is None else by_name(name)(batch_size=batch)
     if is_onnx_path(path):
-        return _imported(OnnxFile.open(path, shapes, params=params))
+        return _imported(OnnxFile.open(path, shapes, params=params, rest=rest))
     suffixes = (*MODEL_SUFFIXES, ONNX_SUFFIX)
     if path.suffix.lower() not in suffixes and not path.exists():
         raise ModelError(

@@ -9,15 +9,17 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_weights import find_weights, open_weights, without_weights
 from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
-from tvm_ios.errors import ModelError
+from tvm_ios.errors import HostError, ModelError
+from tvm_ios.onnx.rest import INSTALL_RUNTIME, REFUSE, Rest, runtime_is_here
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.extras import install_command
 from tvm_ios.support.tensor_size import require_size
@@ -40,15 +42,27 @@ class OnnxFile:
     name: str
     """Path of the file, or ``the model``; messages begin with it."""
     model: Any
-    """The ``onnx_ir.Model`` with its weights, in the normal form."""
+    """The ``onnx_ir.Model`` with its weights, in the normal form, but for nodes that it lacks."""
     shapes: Mapping[str, tuple[int, ...]]
     """Shape of every input that is no parameter."""
+    flat: Callable[[], Any]
+    """Reads the model anew, flattened but not normal: the rest is cut off of that."""
+    rest: str
+    """Way to treat nodes that compiled code lacks, one of ``RESTS``."""
 
     @classmethod
-    def open(cls, source: Any, given: InputShapes = AS_IN_FILE, *, params: Any = None) -> Self:
+    def open(
+        cls,
+        source: Any,
+        given: InputShapes = AS_IN_FILE,
+        *,
+        params: Any = None,
+        rest: str = REFUSE,
+    ) -> Self:
         """Model at a path, or in an ``onnx.ModelProto`` with its weights; all shapes become static.
 
-        ``params`` has to be None: a model in ONNX holds its own.
+        ``params`` has to be None: a model in ONNX holds its own. ``rest`` is that of
+        :class:`~tvm_ios.driver.options.BuildOptions`.
         """
         name = str(source) if isinstance(source, str | Path) else "the model"
         if params is not None:
@@ -72,7 +86,67 @@ class OnnxFile:
         _set_shapes(model, shapes)
         _check(onnx, name, model)
         _check_sizes(onnx, name, model, shapes)
-        return cls(name=name, model=_normalised(name, model, shapes, folder), shapes=shapes)
+        flat = partial(_flat, model, shapes, folder)
+        normal = _normalised(name, model, flat)
+        made = cls(name=name, model=normal, shapes=shapes, flat=flat, rest=rest)
+        made._require_known()
+        return made
+
+    def cut(self, refused: Mapping[Any, str]) -> tuple[Any, Rest]:
+        """The front of the model, in its normal form, and the rest behind it.
+
+        The rest begins with the nodes that are ``refused``, each with a message that names it.
+        Raises ModelError, with the first message, where onnxruntime is not to run the rest or
+        cannot, or where the front would be nothing.
+        """
+        import onnx_ir  # noqa: PLC0415 - as in _flat
+
+        from tvm_ios.onnx.cut import cut, origin  # noqa: PLC0415
+        from tvm_ios.runtime.base.rest_session import (  # noqa: PLC0415 - brings NumPy in
+            RestSession,
+            onnxruntime_for,
+        )
+
+        message = next(iter(refused.values()))
+        if self.rest == REFUSE or not runtime_is_here():
+            raise ModelError(f"{self.name}: {message}{self._way_out()}")
+        made = cut(self.flat(), {origin(node) for node in refused})
+        if made is None:
+            raise ModelError(f"{self.name}: {message}")
+        reason = message.partition("; ")[0]  # what comes then is what to do without onnxruntime
+        version = onnxruntime_for(self.name).__version__
+        rest = Rest(
+            name=self.name,
+            text=f"{made.rest_nodes} of {made.all_nodes} nodes are run by onnxruntime {version}, "
+            f"since {reason}",
+            fronts=tuple(str(value.name) for value in made.front.graph.outputs),
+            outputs=made.outputs,
+            model=onnx_ir.to_proto(
+                onnx_ir.external_data.load_to_model(made.rest)
+            ).SerializeToString(),
+        )
+        try:
+            RestSession(rest, lanes=1).require_tensors()
+        except HostError as error:
+            raise ModelError(f"{self.name}: {message}; {error}") from error
+        return made.front, rest
+
+    def _require_known(self) -> None:
+        """Refuse nodes that rules refused, unless they may be cut off."""
+        from tvm_ios.onnx.normal_form import refusals  # noqa: PLC0415 - as in _flat
+
+        refused = refusals(self.model)
+        if refused and (self.rest == REFUSE or not runtime_is_here()):
+            self.cut(refused)
+
+    def _way_out(self) -> str:
+        """End of a refusal: how onnxruntime would run the node."""
+        if self.rest == REFUSE:
+            return (
+                "; or have onnxruntime run it and all behind it: --rest onnxruntime (in Python: "
+                'rest="onnxruntime")'
+            )
+        return f"; or run: {INSTALL_RUNTIME}, and onnxruntime runs it and all behind it"
 
 
 def is_onnx_path(path: str | Path) -> bool:
@@ -199,19 +273,23 @@ def _check(onnx: Any, name: str, model: Any) -> None:
         raise ModelError(f"{name} is no valid ONNX: {_line(error)}") from error
 
 
-def _normalised(
-    name: str, model: Any, shapes: Mapping[str, tuple[int, ...]], folder: Path | None
-) -> Any:
+def _flat(model: Any, shapes: Mapping[str, tuple[int, ...]], folder: Path | None) -> Any:
     import onnx_ir  # noqa: PLC0415 - the package onnx is there only where models are read
 
-    from tvm_ios.onnx.normal_form import normalised  # noqa: PLC0415
+    from tvm_ios.onnx.normal_form import flattened  # noqa: PLC0415
+
+    made = onnx_ir.from_proto(model)
+    open_weights(made, folder)
+    return flattened(made, shapes)
+
+
+def _normalised(name: str, model: Any, flat: Callable[[], Any]) -> Any:
+    from tvm_ios.onnx.normal_form import walked  # noqa: PLC0415 - as in _flat
     from tvm_ios.onnx.sparse import make_dense  # noqa: PLC0415
 
     try:
         make_dense(model)  # which onnx_ir does not read otherwise
-        made = onnx_ir.from_proto(model)
-        open_weights(made, folder)
-        return normalised(made, shapes)
+        return walked(flat(), keeps_refused=True)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
 

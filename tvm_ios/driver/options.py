@@ -11,11 +11,19 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.sampling import MeasureOptions
+from tvm_ios.onnx.rest import RESTS
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 
-__all__ = ["DEFAULTS", "BuildOptions", "DatabaseOptions", "TuneOptions", "require_options"]
+__all__ = [
+    "DEFAULTS",
+    "BuildOptions",
+    "DatabaseOptions",
+    "TuneOptions",
+    "require_options",
+    "require_rest",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +33,7 @@ class BuildOptions:
     Raises
     ------
     OptionError
-        If a value is neither True nor False, or an operator library is to compute exactly as TVM.
+        If a value is none of those named, or an operator library is to compute exactly as TVM.
     """
 
     pad_channels: bool = True
@@ -47,9 +55,13 @@ class BuildOptions:
     and sums in its order, so no padded channels, no other layouts than asked for, and no merged
     convolutions. False lets results differ from it in the last places: these functions are then off
     by at most 2 units in the last place."""
+    rest: str = "onnxruntime"
+    """Way to treat nodes of an ONNX model that no kernel is for, and all behind them:
+    ``"onnxruntime"`` has it run them, where it is installed, ``"refuse"`` refuses the model."""
 
     def __post_init__(self) -> None:
         _require_flags(self)
+        require_rest(self.rest)
         named = next((name for name in ("onednn", "cudnn") if getattr(self, name)), None)
         if self.exact and named is not None:
             raise OptionError(
@@ -116,10 +128,16 @@ class TuneOptions:
                 raise OptionError(f"{each.name} is {value!r}; give {kind.__name__}(…)")  # type: ignore[union-attr]
 
 
+def require_rest(rest: str) -> None:
+    """Refuse what is no value of the option ``rest``."""
+    if rest not in RESTS:
+        raise OptionError(f"rest is {rest!r}; give {' or '.join(map(repr, RESTS))}")
+
+
 def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:
     for each in fields(noun):
         value = getattr(noun, each.name)
-        if not isinstance(value, bool):
+        if isinstance(each.default, bool) and not isinstance(value, bool):
             raise OptionError(f"{each.name} is {value!r}; give True or False")
 
 

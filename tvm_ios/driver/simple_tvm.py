@@ -110,7 +110,9 @@ class SimpleTVM:
         self._begin(ChainState())
         self.context = _empty_context()
         with self._step("from_model"):
-            self._at.source = ModelSource.of(model, params, shapes)
+            self._at.source = ModelSource.of(
+                model, params, shapes, rest=self._setup.options.build.rest
+            )
         return self
 
     def autotune(

@@ -23,6 +23,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device, require_libraries
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
@@ -214,6 +215,7 @@ def tune_race(given: TuneCall) -> TuneRace:
 def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     conversion, build = options.conversion, options.build
+    rest = taken_rest(given.mod, options)
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))
     request = TuningRequest.of(
@@ -290,7 +292,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
     else:
         records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
     _LOG.info("kept %s: %s", kept.value, evidence.reason)
-    model = replace(racers[kept].compiled(), records=records)
+    model = replace(racers[kept].compiled(), records=records, rest=rest)
     report = TuneReport(
         story=replace(model.story(), evidence=evidence),
         arena_bytes=model.plan.arena_bytes,

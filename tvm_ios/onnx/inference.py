@@ -44,7 +44,7 @@ def infer(node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         ir.serde.serialize_node(node),
         {name: type_of(value) for name, value in inputs.items()},
         {
-            name: ir.serde.serialize_tensor(value.const_value)
+            name: ir.serde.serialize_tensor(_in_memory(value.const_value))
             for name, value in inputs.items()
             if value.const_value is not None and value.const_value.size <= _SMALL
         },
@@ -84,6 +84,12 @@ def evaluated(node: ir.Node, version: int) -> list[np.ndarray] | None:
         if output in known and (array.shape, array.dtype) != (extents(output), dtype_of(output)):
             return None
     return arrays
+
+
+def _in_memory(tensor: Any) -> Any:
+    """A tensor as it is, but not in a file of its own, where onnx does not look."""
+    external = isinstance(tensor, ir.ExternalTensor)
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype) if external else tensor
 
 
 def _bytes_of(value: ir.Value) -> int:

@@ -33,10 +33,24 @@ from tvm_ios.onnx.rule import RULES, Outputs
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
 from tvm_ios.support.error_text import lines_that_tell
 
-__all__ = ["DRAWN", "STANDARD", "described", "normalised"]
+__all__ = [
+    "DRAWN",
+    "ORIGIN",
+    "REFUSED",
+    "STANDARD",
+    "described",
+    "flattened",
+    "normalised",
+    "refusals",
+    "walked",
+]
 
 STANDARD = ("", "ai.onnx")
 """Domains of the operators of ONNX itself."""
+ORIGIN = "origin"
+"""Key in ``meta`` of nodes: the name of a value that the model's node makes of which they came."""
+REFUSED = "refused"
+"""Key in ``meta`` of nodes: why a rule refused this one, which was left where it is."""
 _CONSTANTS_ARE_NO_INPUTS = 4
 """The version of the file format before which each constant has to be an input as well."""
 _MOST_NODES = 200_000
@@ -67,6 +81,11 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
     are left where they are: those of unknown operators, and all behind a result whose shape only
     values tell. Raises ModelError, with the node, where a model contradicts itself.
     """
+    return walked(flattened(model, shapes))
+
+
+def flattened(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+    """The model without functions of its own, with shapes of inputs, every constant a weight."""
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         versions = graph.opset_imports or model.opset_imports
         for node in ir.traversal.RecursiveGraphIterator(graph):
@@ -81,15 +100,34 @@ def normalised(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> ir.Model
         value.shape = ir.Shape(shapes[str(value.name)])
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     RemoveUnusedNodesPass()(model)
+    model.ir_version = max(model.ir_version, _CONSTANTS_ARE_NO_INPUTS)
+    return model
+
+
+def walked(model: ir.Model, *, keeps_refused: bool = False) -> ir.Model:
+    """The normal form of a model that is flattened.
+
+    With ``keeps_refused`` a node that a rule refuses stays where it is, with the reason in its
+    ``meta``, so that a model can be cut before it; onnx's checker would not accept it.
+    """
+    graph = model.graph
     names = [value.name for value in graph.outputs]
-    _Walk(graph).run()
+    _Walk(graph, keeps_refused=keeps_refused).run()
     _name_outputs(graph, names)
     RemoveUnusedNodesPass()(model)
     NameFixPass()(model)
-    model.ir_version = max(model.ir_version, _CONSTANTS_ARE_NO_INPUTS)
     newest = [node.version or 0 for node in graph if node.domain in STANDARD]
     model.opset_imports[""] = max([NORMAL_OPSET, *newest])  # BitCast is of a newer one
     return model
+
+
+def refusals(model: ir.Model) -> dict[ir.Node, str]:
+    """Nodes that rules refused, and messages that name them."""
+    return {
+        node: f"{described(node)} {node.meta[REFUSED]}"
+        for node in model.graph
+        if REFUSED in node.meta
+    }
 
 
 def described(node: ir.Node) -> str:
@@ -101,16 +139,23 @@ def described(node: ir.Node) -> str:
     return f"the node that makes {output!r} ({domain}{node.op_type})"
 
 
+class _InvalidError(ModelError):
+    """A node contradicts itself or its inputs, so that no runtime can run it."""
+
+
 class _Walk:
     """Walk through the nodes of a graph, in order; each is replaced until no rule changes it."""
 
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph, *, keeps_refused: bool) -> None:
         self._graph = graph
+        self._keeps_refused = keeps_refused
         self._pending = list(reversed(graph))
         self._done: list[ir.Node] = []
         self._left: list[ir.Node] = []
         """Inner nodes of what was replaced, which still say that they use values."""
         self._names: Iterator[str] = (f"normal_{number}" for number in count())
+        for node in graph:
+            node.meta[ORIGIN] = next((value.name for value in node.outputs if value.name), "")
         graph.remove(self._pending)
 
     def run(self) -> None:
@@ -125,7 +170,10 @@ class _Walk:
             try:
                 self._take(node)
             except ModelError as error:
-                raise ModelError(f"{described(node)} {error}") from error
+                if isinstance(error, _InvalidError) or not self._keeps_refused:
+                    raise ModelError(f"{described(node)} {error}") from error
+                node.meta[REFUSED] = str(error)
+                self._done.append(node)
         for node in self._left:
             _release(node)
         self._graph.extend(self._done)
@@ -165,7 +213,7 @@ class _Walk:
             try:
                 infer(node, schema)
             except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
-                raise ModelError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
+                raise _InvalidError(f"is no valid ONNX: {lines_that_tell(error, '')[0]}") from error
         made = _by_rules(node, builder)
         if made is not None:
             return made
@@ -185,6 +233,8 @@ class _Walk:
         _release(node)
         for graph in _graphs_of(node):
             self._left += ir.traversal.RecursiveGraphIterator(graph)
+        for each in builder.nodes:
+            each.meta[ORIGIN] = node.meta[ORIGIN]
         self._pending += reversed(builder.nodes)
 
 

@@ -158,6 +158,7 @@ class TuneReport:
         )
         return (
             f"kept {self.kept.value}: {self.reason}",
+            *([self.story.rest] if self.story.rest else []),
             *([self.remembered] if self.remembered else []),
             self.coverage,
             *([] if self.records is None else [self.records.as_text()]),
@@ -195,6 +196,7 @@ class TuneReport:
             "arena_bytes": self.arena_bytes,
             "phase_s": dict(self.phase_s),
             "notes": self.notes,
+            "rest": self.story.rest,
             "remembered": self.remembered,
             "tuning": self.tuning,
             "records": None if self.records is None else self.records.as_record(),

@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.image import PLAN_VERSION
 from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
@@ -33,6 +34,14 @@ def file(tmp_path):
 def test_reads_back(file):
     assert read_footer(file) == Footer(identity=IDENTITY, story=None, image=b"")
     assert file.read_bytes().startswith(bytes(range(256)))
+
+
+def test_a_rest_reads_back_beside_story_and_image(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"library")
+    rest = Rest(name="net.onnx", text="1 of 2", fronts=("a",), outputs=("b", "a"), model=b"\0\1")
+    append_footer(path, IDENTITY, None, b"image", rest)
+    assert read_footer(path) == Footer(identity=IDENTITY, story=None, image=b"image", rest=rest)
 
 
 def test_every_shorter_file_is_refused(file):

@@ -1,7 +1,7 @@
 """Export of a model to one file with kernels, parameters, plan and native executor; its loading.
 
-The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan, and what the file
-was made for, lie in a footer.
+The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan, what the file was
+made for, and what onnxruntime runs of the model, lie in a footer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tvm
 from tvm.contrib import cc
 
 from tvm_ios.errors import ArtifactError, HostError, PlanError
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.image import PLAN_VERSION, ProgramFacts, image_bytes
 from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.plan import ExecutionPlan
@@ -48,6 +49,7 @@ def export_artifact(
     path: str | Path,
     story: ModelStory | None = None,
     store: FactStore | None = None,
+    rest: Rest | None = None,
 ) -> None:
     """Write kernels, parameters, plan and native executor into one file.
 
@@ -75,13 +77,13 @@ def export_artifact(
             facts = ProgramFacts(
                 parameters=frozenset(map(str, factory.get_params())),
                 features=identity.features,
-                refused=_refusal(plan, on_cpu=on_cpu, makes_calls=program is not None),
+                refused=_refusal(plan, rest, on_cpu=on_cpu, makes_calls=program is not None),
                 call_function="" if program is None else program.function,
                 calls=() if program is None else program.calls,
                 tasks_per_lane=options.tasks_per_lane,
                 spin_ns=options.spin_us * 1000,
             )
-            append_footer(library, identity, story, image_bytes(plan, facts))
+            append_footer(library, identity, story, image_bytes(plan, facts), rest)
             os.replace(library, path)
     except (OSError, RuntimeError) as error:
         raise ArtifactError(
@@ -131,7 +133,7 @@ def load(
         lanes of a GPU.
     HostError
         If there is no driver, no such GPU, one that does not run this code, or an operator library
-        of the file is missing.
+        of the file is missing, or onnxruntime, where that runs the rest of the model.
     ExecutionError
         If there is too little memory on the GPU.
     """
@@ -157,6 +159,7 @@ def load(
         options=options,
         cuda_graph=cuda_graph,
         store=database,
+        rest=footer.rest,
     )
 
 
@@ -187,8 +190,10 @@ def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:
         return plan
 
 
-def _refusal(plan: ExecutionPlan, *, on_cpu: bool, makes_calls: bool) -> str:
+def _refusal(plan: ExecutionPlan, rest: Rest | None, *, on_cpu: bool, makes_calls: bool) -> str:
     """Reason why only Python can run a plan; empty where C can."""
+    if rest is not None:
+        return rest.text
     if not on_cpu:
         return "it runs on a GPU, whose streams are issued from Python"
     if makes_calls:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
 from tvm_ios.runtime.artifact.story import ModelStory
 
@@ -25,20 +26,30 @@ _MAGIC = b"tvm-ios artifact"
 _LENGTH = struct.Struct("<I")
 """Layout of the length in bytes of the identity, which lies before this length."""
 _MARKED = struct.Struct("<I13s")
-"""Layout of the length in bytes of what lies before it, and a mark. The image of the plan comes
-first, then the story; older files lack one or both."""
+"""Layout of the length in bytes of what lies before it, and a mark. The image of the plan
+comes after the rest that onnxruntime runs, which few files have, and before the story; older files
+lack both."""
 _STORY_MARK = b"tvm-ios story"
 _IMAGE_MARK = b"tvm-ios image"
+_REST_MARK = b"tvm-ios rest."
 _TAIL = struct.Struct("<32s16s")
 """Layout of the end of the file: digest of everything before, magic."""
 _PIECE_BYTES = 1 << 20
 
 
 def append_footer(
-    path: Path, identity: ArtifactIdentity, story: ModelStory | None = None, image: bytes = b""
+    path: Path,
+    identity: ArtifactIdentity,
+    story: ModelStory | None = None,
+    image: bytes = b"",
+    rest: Rest | None = None,
 ) -> None:
     """Write the footer at the end of a library; ``image`` is that of its plan."""
-    marked = ((image, _IMAGE_MARK), (b"" if story is None else story.to_bytes(), _STORY_MARK))
+    marked = (
+        (b"" if rest is None else rest.to_bytes(), _REST_MARK),
+        (image, _IMAGE_MARK),
+        (b"" if story is None else story.to_bytes(), _STORY_MARK),
+    )
     text = b"".join(part + _MARKED.pack(len(part), mark) for part, mark in marked if part)
     known = identity.to_json().encode()
     text += known + _LENGTH.pack(len(known))
@@ -58,6 +69,8 @@ class Footer:
     """Packed story of the model; None in files without one."""
     image: bytes
     """Image of the plan; empty in files of before images."""
+    rest: Rest | None = None
+    """Nodes that onnxruntime runs after the plan; None in most files."""
 
 
 def read_footer(path: Path) -> Footer:
@@ -100,11 +113,17 @@ def _read_checked(file: BinaryIO, path: Path) -> Footer:
     text, end = _part(file, end - length, end), end - length
     story, end = _marked(file, end, _STORY_MARK)
     image, end = _marked(file, end, _IMAGE_MARK)
+    rest, end = _marked(file, end, _REST_MARK)
     try:
         identity = ArtifactIdentity.from_json(text.decode(errors="replace"))
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from error
-    return Footer(identity=identity, story=story, image=image or b"")
+    return Footer(
+        identity=identity,
+        story=story,
+        image=image or b"",
+        rest=None if rest is None else Rest.from_bytes(rest),
+    )
 
 
 def _marked(file: BinaryIO, end: int, mark: bytes) -> tuple[bytes | None, int]:

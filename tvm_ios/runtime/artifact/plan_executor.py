@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import OptionError
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -30,25 +31,31 @@ def plan_executor(
     options: LaneOptions | None,
     cuda_graph: bool,
     store: FactStore | None,
+    rest: Rest | None,
 ) -> MultiStreamGraphModule | CudaGraphModule:
-    """Executor of a plan; arguments and errors are those of :func:`tvm_ios.load`."""
-    if not is_gpu_target(target):
+    """Executor of a plan, and of the rest behind it; arguments are those of ``load``."""
+    module: MultiStreamGraphModule | CudaGraphModule
+    if is_gpu_target(target):
+        ordinal = require_cuda(device)
+        if lanes is not None or options is not None:
+            raise OptionError(
+                f"lanes and options are for CPUs; this model runs on {plan.lanes} streams of a "
+                "GPU, as it was compiled; leave them out, or compile it with other lanes"
+            )
+        module = CudaGraphModule(
+            plan,
+            library,
+            params,
+            device=ordinal,
+            cuda_graph=cuda_graph,
+            arch=str(target.attrs["arch"]),
+            store=store,
+        )
+    else:
         require_cpu(device)
-        return MultiStreamGraphModule(
+        module = MultiStreamGraphModule(
             plan, library, params, lanes=lanes, options=options, store=store
         )
-    ordinal = require_cuda(device)
-    if lanes is not None or options is not None:
-        raise OptionError(
-            f"lanes and options are for CPUs; this model runs on {plan.lanes} streams of a GPU, as "
-            "it was compiled; leave them out, or compile it with other lanes"
-        )
-    return CudaGraphModule(
-        plan,
-        library,
-        params,
-        device=ordinal,
-        cuda_graph=cuda_graph,
-        arch=str(target.attrs["arch"]),
-        store=store,
-    )
+    if rest is not None:
+        module.add_rest(rest)
+    return module

@@ -40,6 +40,8 @@ class ModelStory:
     """Versions of the software that compiled the model."""
     evidence: Evidence | None = None
     """Measurements of ``tune``; None where the schedule was given, and in older files."""
+    rest: str = ""
+    """Line on the nodes that onnxruntime runs, of which nothing was scheduled; mostly empty."""
 
     @property
     def schedule(self) -> InterOpSchedule:

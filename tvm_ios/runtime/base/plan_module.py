@@ -6,20 +6,23 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
+from tvm_ios.runtime.base.executors import PlanExecutor, RestExecutor
 from tvm_ios.runtime.base.input_value import input_value, output_tensor
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.base.rest_session import RestSession
 from tvm_ios.support.whole_number import as_whole, require_whole
 
-__all__ = ["PlanExecutor", "PlanModule"]
+__all__ = ["PlanModule"]
 
 _FUNCTIONS = (
     "get_input",
@@ -35,26 +38,6 @@ _FUNCTIONS = (
     "set_output_zero_copy",
     "share_params",
 )
-
-
-class PlanExecutor(Protocol):
-    """An executor of a plan; every method raises ExecutionError where a run fails."""
-
-    def run(self) -> None:
-        """Run every launch of the plan once."""
-        ...
-
-    def time_ns(self, number: int) -> int:
-        """Nanoseconds of ``number`` back-to-back runs."""
-        ...
-
-    def trace(self, runs: int | None = None) -> list[TraceEvent]:
-        """The launches of the last of several runs, with lane and times, by start time."""
-        ...
-
-    def close(self) -> None:
-        """Give back threads, streams and memory; may be called twice."""
-        ...
 
 
 class PlanModule:
@@ -81,10 +64,16 @@ class PlanModule:
         self._shared = set(params)
         self._memory = memory
         self._executor = executor
+        self._rest: RestSession | None = None
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
         self._copied: dict[int, tvm.nd.NDArray] = {}
         self._readers: dict[str, weakref.WeakSet[PlanModule]] = {}
         """Modules that read the same array, by the name of a shared parameter."""
+
+    def add_rest(self, rest: Rest) -> None:
+        """Have onnxruntime run the rest of the model in each run, and outputs be the model's."""
+        self._rest = RestSession(rest, lanes=self.plan.lanes)
+        self._executor = RestExecutor(self._executor, self._run_rest)
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs or parameters.
@@ -141,8 +130,14 @@ class PlanModule:
         Raises
         ------
         ExecutionError
-            If there is no such output, or its type or place does not fit.
+            If there is no such output, its type or place does not fit, or onnxruntime runs
+            the rest of the model.
         """
+        if self._rest is not None:
+            raise ExecutionError(
+                f"output {key} cannot lie in an array of yours: onnxruntime runs the rest of this "
+                "model; use get_output"
+            )
         tensor = output_tensor(self.plan, key)
         array = _as_ndarray(value, f"output {key}")
         if self._memory.is_shared(tensor):
@@ -166,7 +161,7 @@ class PlanModule:
 
     def get_num_outputs(self) -> int:
         """Number of outputs."""
-        return len(self.plan.outputs)
+        return len(self.plan.outputs if self._rest is None else self._rest.outputs)
 
     def get_num_inputs(self) -> int:
         """Number of inputs and parameters."""
@@ -209,7 +204,10 @@ class PlanModule:
         ExecutionError
             If there is no such output, or `out` is of another shape or data type.
         """
-        array = self._memory.array(output_tensor(self.plan, index))
+        if self._rest is None:
+            array = self._memory.array(output_tensor(self.plan, index))
+        else:
+            array = tvm.nd.array(self._rest.output(index))
         return array if out is None else _copied(array, out, f"output {index!r}")
 
     def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
@@ -320,6 +318,14 @@ class PlanModule:
             raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
         function: Callable[..., Any] = getattr(self, key)
         return function
+
+    def _run_rest(self) -> None:
+        """Run the rest of the model on what the plan has computed."""
+        assert self._rest is not None
+        self._rest.run(
+            lambda number: self._memory.array(output_tensor(self.plan, number)).numpy(),
+            lambda name: self._memory.array(self.plan.inputs[self._index[name]].tensor).numpy(),
+        )
 
     def _written(self, name: str) -> None:
         """Take note that an input or parameter has other values, or another array."""

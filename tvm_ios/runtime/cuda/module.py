@@ -100,6 +100,10 @@ class CudaGraphModule(PlanModule):
                 self._memory.device.sync()  # TVM copies on the default stream
             return found
 
+    def _run_rest(self) -> None:
+        self._streams.await_other_streams()
+        super()._run_rest()
+
     def ping_pong_ns(self) -> float:
         """Return 0: streams have no hand-off between cores."""
         return 0.0

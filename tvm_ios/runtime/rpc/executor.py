@@ -57,6 +57,10 @@ class RemoteExecutor(LaneExecutor):
         self._connection.write(self._addresses[entry.tensor], data.tobytes())
         self._kernels.written(name)
 
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.plan.outputs)
+
     def get_output(self, index: int) -> np.ndarray:
         """An output by number, copied from the device."""
         number = output_tensor(self.plan, index)

@@ -25,7 +25,7 @@ from tvm_ios.relay.diagnostics import collected_diagnostics
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
 from tvm_ios.relay.frontends.onnx.known_operators import require_known
 
-__all__ = ["import_onnx"]
+__all__ = ["import_onnx", "refusals"]
 
 _LENDING = Lock()
 """Held where TVM's messages go to a list, for the whole process."""
@@ -45,6 +45,15 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
         return _Import(name, model.graph, said).module()
 
 
+def refusals(name: str, model: ir.Model) -> dict[ir.Node, str]:
+    """Nodes that cannot be converted, and messages that name them, but not the file.
+
+    Those behind them are not looked at.
+    """
+    with _LENDING, collected_diagnostics() as said:
+        return _Import(name, model.graph, said).refusals()
+
+
 class _Import:
     """A graph on its way to Relay."""
 
@@ -57,17 +66,35 @@ class _Import:
 
     def module(self) -> tvm.IRModule:
         """The whole graph as a function of its inputs."""
-        inputs = []
-        for value in self._graph.inputs:
-            with self._telling_of(f"input {value.name!r}"):
-                self._made[value] = _variable(value)
-                inputs.append(self._made[value])
+        inputs = self._inputs()
         for node in self._graph:
             with self._telling_of(described(node)):
                 self._convert(node)
         outputs = [self._made[value] for value in self._graph.outputs]
         body = outputs[0] if len(outputs) == 1 else relay.Tuple(outputs)
         return tvm.IRModule.from_expr(relay.Function(inputs, body))
+
+    def refusals(self) -> dict[ir.Node, str]:
+        """Nodes that cannot be converted, all of whose inputs can, and the messages on them."""
+        found = {}
+        self._inputs()
+        for node in self._graph:
+            if all(map(self._is_made, node.inputs)):
+                try:
+                    with self._telling_of(described(node)):
+                        self._convert(node)
+                except ModelError as error:
+                    found[node] = str(error).removeprefix(f"{self._name}: ")
+        return found
+
+    def _is_made(self, value: ir.Value | None) -> bool:
+        return value is None or value in self._made or value.const_value is not None
+
+    def _inputs(self) -> list[relay.Var]:
+        for value in self._graph.inputs:
+            with self._telling_of(f"input {value.name!r}"):
+                self._made[value] = _variable(value)
+        return [self._made[value] for value in self._graph.inputs]
 
     def _convert(self, node: ir.Node) -> None:
         require_known(node)

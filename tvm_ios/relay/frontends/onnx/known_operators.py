@@ -8,7 +8,7 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import NORMAL_OPSET
 from tvm_ios.onnx.inference import schema_of
-from tvm_ios.onnx.normal_form import DRAWN, STANDARD
+from tvm_ios.onnx.normal_form import DRAWN, REFUSED, STANDARD
 from tvm_ios.onnx.values import is_static
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
 
@@ -33,6 +33,8 @@ _REASONS = {
 
 def require_known(node: ir.Node) -> None:
     """Refuse a node that no converter is for, with the nearest thing that works."""
+    if REFUSED in node.meta:
+        raise ModelError(node.meta[REFUSED])
     if node.domain not in STANDARD:
         raise ModelError(
             f"is of the domain {node.domain!r}, which is not known; save the model with operators "
