@@ -66,3 +66,15 @@ CASES = [
 def test_fused_operators(op_type, values, attributes):
     model, inputs = model_of_runtime(op_type, values, **attributes)
     require_as_runtime(model, inputs)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 3, 16), (2, 2, 3, 8)])
+@pytest.mark.parametrize("places", [np.array([4]), RNG.integers(0, 9, (2, 3))])
+@pytest.mark.parametrize("turned", [0, 4])
+def test_turned_parts(interleaved, shape, places, turned):
+    tables = [normal(9, turned // 2 or 4), normal(9, turned // 2 or 4)]
+    told = {"rotary_embedding_dim": turned, "num_heads": 2} if turned else {}
+    values = [normal(*shape), places, *tables]
+    made, inputs = model_of_runtime("RotaryEmbedding", values, interleaved=interleaved, **told)
+    require_as_runtime(made, inputs)

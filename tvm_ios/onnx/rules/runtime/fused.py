@@ -19,6 +19,7 @@ __all__ = [
     "matmul",
     "quick_gelu",
     "root_mean_square_norm",
+    "rotary_embedding",
     "skip_layer_norm",
     "standard",
 ]
@@ -138,6 +139,30 @@ def embed_layer_norm(node: ir.Node, op: Builder) -> Outputs:
         seen = op.op("Cast", op.op("Equal", mask, op.const(1, "int32")), to=ir.DataType.INT32)
         count = op.op("ReduceSum", seen, op.const([1]), keepdims=0)
     return [made, count, total][: len(node.outputs)]
+
+
+@rule(f"{MICROSOFT}.RotaryEmbedding")
+def rotary_embedding(node: ir.Node, op: Builder) -> Outputs:
+    """Parts that are turned by their places, which may be told by the first of them alone."""
+    value, places, *tables = (required(node, place) for place in range(4))
+    given, shape = node.attributes, extents(value)
+    if given.get_int("is_packed_batching", 0) or given.get_float("scale", 1.0) != 1:
+        raise ModelError("has a scale, or sequences side by side; export the model unfused")
+    batch, length = shape[0], shape[-2]
+    if len(extents(places)) == 1:
+        places = op.op("Add", places, op.const(np.arange(length)))
+        places = op.op("Expand", places, op.const([batch, length]))
+    turned = given.get_int("rotary_embedding_dim", 0)
+    heads = given.get_int("num_heads", 0) if turned else shape[-1] // (2 * extents(tables[0])[1])
+    return op.op(
+        "RotaryEmbedding",
+        value,
+        *tables,
+        places,
+        interleaved=given.get_int("interleaved", 0),
+        num_heads=heads if len(shape) == 3 else 0,
+        rotary_embedding_dim=turned,
+    )
 
 
 _STANDARD = (
