@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 
 import tvm_ios
+from tests.onnx.cut_models import ENDS
 from tests.onnx_models import write_two_ways
 from tvm_ios import Conversion
 from tvm_ios.cli import tune as verb
@@ -192,6 +196,23 @@ def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
     with tvm_ios.load(output) as executor:
         executor.run(x=np.zeros((2, 8, 6, 6), "float32"))
         assert executor.get_output(0).shape == (2, 24, 6, 6)
+
+
+@pytest.mark.slow
+def test_what_onnxruntime_runs_is_told(tmp_path, capsys):
+    path, output, page = tmp_path / "net.onnx", tmp_path / "out.so", tmp_path / "page.html"
+    onnx.save(ENDS["places"], path)
+    words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1]
+    assert tune(path, "--output", output, "--report", page, *words) == 0
+    told = r"1 of 3 nodes are run by onnxruntime .*, since node 'places' .*; times are of the other"
+    assert re.search(told, capsys.readouterr().out)
+    assert "are run by onnxruntime" in page.read_text()
+    assert main(["show", str(output)]) == 0
+    assert len(re.findall(told, capsys.readouterr().out)) == 1
+    assert main(["run", str(output), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outputs"]["output_0"]["dtype"] == "int64"
+    assert tune(path, "--rest", "refuse", *words) == 2
+    assert "node 'places' (NonZero) gives a result" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

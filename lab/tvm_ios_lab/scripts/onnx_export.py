@@ -67,6 +67,12 @@ TIMM = {
     "xcit_nano_12_p16_224": 224,
 }
 """Width and height of the images, by model of timm."""
+DETECTION = {
+    "fasterrcnn_mobilenet_v3_large_320_fpn": 160,
+    "retinanet_resnet50_fpn": 128,
+    "ssdlite320_mobilenet_v3_large": 320,
+}
+"""Width and height of the images, by detection network of torchvision."""
 TORCHVISION = {"inception_v3": 128, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64}
 
 
@@ -77,7 +83,9 @@ def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...
         made[name] = partial(_of_timm, name, extent)
     for name, extent in TORCHVISION.items():
         made[name] = partial(_of_torchvision, name, extent)
-    segmentation, detection = torchvision.models.segmentation, torchvision.models.detection
+    for name, extent in DETECTION.items():
+        made[name] = partial(_of_detection, name, extent)
+    segmentation = torchvision.models.segmentation
     bare = {"weights": None, "weights_backbone": None}
     for kind in ("beit", "vit"):
         made[f"{kind}_4_layers"] = partial(_of_four_layers, f"{kind}_base_patch16_224")
@@ -91,10 +99,6 @@ def _models() -> dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...
     )
     made["r3d_18"] = lambda: (torchvision.models.video.r3d_18(), (torch.randn(1, 3, 4, 32, 32),))
     made["s3d"] = lambda: (torchvision.models.video.s3d(), (torch.randn(1, 3, 16, 224, 224),))
-    made["ssdlite320_mobilenet_v3_large"] = lambda: (
-        detection.ssdlite320_mobilenet_v3_large(**bare),
-        _image(320),
-    )
     return made | MODELS
 
 
@@ -115,6 +119,21 @@ def _of_torchvision(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tens
     # Its own initial weights take minutes.
     told = {"init_weights": False} if name == "inception_v3" else {}
     return torchvision.models.get_model(name, weights=None, **told), _image(extent)
+
+
+def _of_detection(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """A network whose features are as large as those of a trained one, so that scores differ."""
+    sizes = {} if name.startswith("ssd") else {"min_size": extent, "max_size": extent}
+    make = getattr(torchvision.models.detection, name)
+    model, image = make(weights=None, weights_backbone=None, **sizes), _image(extent)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0
+    model.train()
+    features = list(model.backbone(torch.randn(2, 3, extent, extent)).values())
+    if hasattr(model, "head"):
+        model.head(features)
+    return model, image
 
 
 def _image(extent: int) -> tuple[torch.Tensor, ...]:

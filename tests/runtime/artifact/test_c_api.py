@@ -16,6 +16,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.onnx.cut_models import ENDS
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
@@ -193,6 +194,16 @@ def test_files_that_do_not_fit_are_refused(built, model, tmp_path, damage, messa
     done = started(built(EXAMPLE), copy)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+def test_a_model_whose_rest_onnxruntime_runs_is_refused(built, tmp_path):
+    mod, _ = tvm_ios.from_onnx(ENDS["places"], rest="onnxruntime")
+    tvm_ios.compile_schedule(mod, target=TARGET, lanes=1).export_library(tmp_path / "model.so")
+    done = started(built(EXAMPLE), tmp_path / "model.so")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "model.so: 1 of 3 nodes are run by onnxruntime" in line
+    assert line.endswith("open it with tvm_ios.load in Python")
 
 
 @pytest.fixture(scope="module")
