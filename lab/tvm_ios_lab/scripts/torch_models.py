@@ -217,7 +217,7 @@ class Decoder(nn.Module):  # type: ignore[misc]
     def forward(self, tokens: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of the words that follow, and all keys and values; four heads share two."""
         known, length = past.shape[-2], tokens.shape[1]
-        places = torch.arange(known, known + length)[:, None] * 1.0
+        places = torch.arange(known, known + length)[:, None].float()
         angles = places * torch.exp(-0.5 * torch.arange(8))
         turn = angles.cos(), angles.sin()
         seen = torch.arange(known + length) < known + 1 + torch.arange(length)[:, None]
