@@ -28,7 +28,7 @@ def gather(graph: Drawing) -> None:
 
 @recipe("GatherElements", since=11)
 def gather_elements(graph: Drawing) -> None:
-    value = graph.value("float32", "int32", rank=RANKED)
+    value = graph.value(*ANY, rank=RANKED)
     shape = list(graph.shape_of(value))
     axis = graph.axis(len(shape))
     extent = shape[axis]
@@ -38,7 +38,7 @@ def gather_elements(graph: Drawing) -> None:
 
 @recipe("GatherND", since=11)
 def gather_nd(graph: Drawing) -> None:
-    value = graph.value("float32", "int64", rank=(2, 3, 4))
+    value = graph.value(*ANY, rank=(2, 3, 4))
     shape = graph.shape_of(value)
     batch = graph.whole(0, 1) if graph.opset >= 12 else 0
     count = graph.whole(1, len(shape) - batch)

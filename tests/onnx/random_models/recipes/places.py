@@ -9,7 +9,7 @@ from onnx import TensorProto, numpy_helper
 
 from tests.onnx.random_models.drawing import Drawing, recipe
 
-ANY = ("float32", "float32", "int32", "int64", "bool")
+ANY = ("float32", "float32", "int32", "int64", "bool", "uint8", "float64", "float16")
 RANKED = (1, 2, 3, 4)
 
 
@@ -64,13 +64,13 @@ def transpose(graph: Drawing) -> None:
 @recipe("Expand", since=8)
 def expand(graph: Drawing) -> None:
     shape = graph.shape()
-    value = graph.fresh(graph.broadcast(shape))
+    value = graph.fresh(graph.broadcast(shape), graph.pick(*ANY))
     graph.add(value, graph.const(np.array(shape, "int64")))
 
 
 @recipe("Tile")
 def tile(graph: Drawing) -> None:
-    value = graph.value("float32", "int32", rank=RANKED)
+    value = graph.value(*ANY, rank=RANKED)
     graph.add(value, graph.const([graph.whole(1, 3) for _ in graph.shape_of(value)]))
 
 
@@ -99,7 +99,7 @@ def slices(graph: Drawing) -> None:
 
 @recipe("Split")
 def split(graph: Drawing) -> None:
-    value = graph.value("float32", "int32", rank=RANKED, where=lambda shape: max(shape) > 1)
+    value = graph.value(*ANY, rank=RANKED, where=lambda shape: max(shape) > 1)
     shape = graph.shape_of(value)
     axis = graph.pick(*(axis for axis, extent in enumerate(shape) if extent > 1))
     given = {"axis": axis - len(shape) if graph.yes() and graph.opset >= 11 else axis}
@@ -118,7 +118,7 @@ def split(graph: Drawing) -> None:
 
 @recipe("Concat")
 def concat(graph: Drawing) -> None:
-    value = graph.value("float32", "int64", rank=RANKED)
+    value = graph.value(*ANY, rank=RANKED)
     shape, axis = list(graph.shape_of(value)), 0
     axis = graph.whole(0, len(shape) - 1)
     shape[axis] = graph.whole(1, 3)
@@ -145,7 +145,7 @@ def pad(graph: Drawing) -> None:
 
 @recipe("TopK")
 def greatest(graph: Drawing) -> None:
-    value = graph.fresh(graph.shape(graph.whole(1, 3)))
+    value = graph.fresh(graph.shape(graph.whole(1, 3)), graph.pick("float32", "float32", "float64"))
     shape = graph.shape_of(value)
     axis = graph.whole(0, len(shape) - 1)
     count = graph.whole(1, shape[axis])

@@ -58,7 +58,7 @@ def einsum(graph: Drawing) -> None:
 
 @recipe("Det", since=11)
 def determinant(graph: Drawing) -> None:
-    rows = graph.whole(1, 3)
+    rows = graph.whole(1, 4)
     graph.add(graph.fresh([*graph.shape(graph.whole(0, 2)), rows, rows]))
 
 

@@ -48,7 +48,7 @@ def extreme_place(graph: Drawing) -> None:
 
 @recipe("Softmax", "LogSoftmax", "Hardmax")
 def along_axis(graph: Drawing) -> None:
-    value = graph.value(rank=RANKED)
+    value = graph.value("float32", "float32", "float64", "float16", rank=RANKED)
     rank = len(graph.shape_of(value))
     axis = graph.axis(rank) if graph.opset >= 11 else graph.whole(0, rank - 1)
     graph.add(value, **({"axis": axis} if graph.yes() or rank == 1 else {}))
