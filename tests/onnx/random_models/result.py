@@ -16,7 +16,11 @@ from tests.onnx.random_models.left_out import FORMS_LEFT_OUT, LEFT_OUT, drawable
 __all__ = ["added", "reasons_of", "result_of"]
 
 _NAMES = re.compile(r"'[^']*'|[0-9.]+")
-_COMMAND = "python -m pytest -n 0 tests/onnx/test_random_models.py"
+_COMMAND = (
+    "TVM_IOS_RANDOM_MODELS=MODELS TVM_IOS_RANDOM_SEED=SEED "
+    "TVM_IOS_RANDOM_RESULT=lab/results/onnx_random.json "
+    "python -m pytest -n 0 tests/onnx/test_random_models.py"
+)
 _COUNTS = ("models by seed", "outcomes", "refused", "nodes by operator")
 
 
@@ -31,7 +35,7 @@ def result_of(found: Sequence[Verdict], *, seed: int) -> dict[str, Any]:
     drawn = Counter(name for each in found for name in each.operators)
     refused = [each for each in found if each.kind == "refused"]
     return {
-        "command": "TVM_IOS_RANDOM_MODELS=MODELS TVM_IOS_RANDOM_SEED=SEED " + _COMMAND,
+        "command": _COMMAND,
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {name: version(name) for name in ("onnx", "onnxruntime")},
         "opsets": [FIRST_OPSET, LAST_OPSET],
