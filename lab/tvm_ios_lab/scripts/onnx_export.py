@@ -130,7 +130,8 @@ def _of_detection(name: str, extent: int) -> tuple[nn.Module, tuple[torch.Tensor
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 1.0
     model.train()
-    features = list(model.backbone(torch.randn(2, 3, extent, extent)).values())
+    images = model.transform(list(torch.randn(2, 3, extent, extent)))[0].tensors
+    features = list(model.backbone(images).values())
     if hasattr(model, "head"):
         model.head(features)
     return model, image
