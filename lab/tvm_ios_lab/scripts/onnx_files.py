@@ -184,9 +184,9 @@ def _tried(path: Path) -> dict[str, Any]:
             for index in range(executor.get_num_outputs())
         ]
     wanted = _expected(proto, inputs, optimised=not _is_quantised(path))
-    pairs = zip(found, wanted, strict=True)
+    pairs = list(zip(found, wanted, strict=True))
     if model.rest is not None:  # detections whose scores are all but equal may change places
-        pairs = ((np.sort(one, axis=None), np.sort(other, axis=None)) for one, other in pairs)
+        pairs = [(np.sort(one, axis=None), np.sort(other, axis=None)) for one, other in pairs]
     return {
         "seconds": seconds,
         "operators": len(model.graph),
