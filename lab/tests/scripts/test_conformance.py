@@ -57,7 +57,7 @@ WITH_CONSTANTS = {
 """Inputs that a refusal names, by test; with them as constants it is right."""
 UNREAD = {
     "bernoulli": "draws numbers",
-    "deform_conv_with_mask_bias": "is an operator that is not known",
+    "melweightmatrix": "is an operator that is not known",
     "nonmaxsuppression_single_box": "whose shape only values tell",
     "sequence_insert_at_front": "is a sequence",
 }

@@ -400,6 +400,7 @@ REGIONS = np.array([[0, 1, 3, 4], [0.4, 0.8, 2.5, 3.9], [-2, 1, 9, 2]], "float32
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.slow
 def test_samples_of_regions(mode):
     inputs = {"x": X, "rois": REGIONS, "batch": np.array([0, 1, 1])}
     told = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": mode}
