@@ -28,7 +28,8 @@ STREAMS, GRAPH = "streams", "graph"
 TVM, TVM_GRAPH = "TVM", "TVM CUDA graph"
 EAGER, TORCH_GRAPH = "torch eager", "torch CUDA graph"
 COMPILED, AUTOTUNED = "torch.compile", "torch.compile max-autotune"
-"""What PyTorch compiles: quickly, replayed as CUDA graphs; and after trying kernels for minutes."""
+"""PyTorch's modes ``reduce-overhead``, which compiles quickly and replays CUDA graphs, and
+``max-autotune``, which tries kernels for minutes."""
 PEERS = (TVM, TVM_GRAPH, EAGER, TORCH_GRAPH, COMPILED, AUTOTUNED)
 
 

@@ -50,9 +50,9 @@ CONSTANTS = {"silero_vad.onnx": {"sr": 16000}}
 KINDS = {"old": "", "new": ""} | dict.fromkeys(
     ("dynamic", "qdq_per_channel", "qdq_per_tensor", "qoperator"), ", quantised"
 )
-"""What the row of a file's model is called beside the model, by the last part of its name."""
+"""Words behind a model's name in its row, by the last part of the file's name."""
 QUANTISED_TOLERANCE = 0.05
-"""The same of quantised models, in which a number that rounds otherwise changes all that follow.
+"""Largest difference of quantised models: a number that rounds otherwise changes all that follow.
 
 They are compared with onnxruntime without its optimiser, which may change them by 0.2.
 """

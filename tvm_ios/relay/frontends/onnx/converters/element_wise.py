@@ -184,7 +184,7 @@ def cast(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 @converter("BitCast")
 def bits(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    """The same bits as numbers of another type."""
+    """Numbers of another type that have the bits of those given."""
     dtype = type_of(node)
     if "bool" in (dtype, type_of(node, of_input=True)):
         raise ModelError("takes bits for truth values, or the other way; give a Cast")
