@@ -40,7 +40,7 @@ def test_each_operator_is_drawn_or_left_out_for_a_reason():
     assert not set(drawable()) & set(LEFT_OUT)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(70)
 def test_random_models():
     found = verdicts(SEED, NUMBER, JOBS)
     print(f"{NUMBER} models, TVM_IOS_RANDOM_SEED={SEED}")
