@@ -40,7 +40,8 @@ def verdict_of(drawn: DrawnModel) -> Verdict:
     """Whether the normal form of a model, and the compiled model, compute the same."""
     shapes = {name: value.shape for name, value in drawn.inputs.items()}
     try:
-        reason = _difference(drawn, _by_normal_form(drawn, shapes))
+        made = _by_normal_form(drawn, shapes)
+        reason = _difference(drawn, made) if made else ""
         where = "normal form: "
         if not reason:
             reason, where = _difference(drawn, _compiled(drawn, shapes)), "compiled: "
@@ -62,7 +63,10 @@ def _difference(drawn: DrawnModel, found: Sequence[Any]) -> str:
 
 
 def _by_normal_form(drawn: DrawnModel, shapes: Mapping[str, Sequence[int]]) -> list[np.ndarray]:
-    """Outputs by onnxruntime; by onnx's reference where it lacks a type, or wide pads."""
+    """Outputs by onnxruntime; by onnx's reference where it lacks a type, or wide pads.
+
+    Nothing where neither has them: the reference fails at groups of transposed convolutions.
+    """
     made = ir.to_proto(normalised(ir.from_proto(drawn.model), shapes))
     onnx.checker.check_model(made, full_check=True)
     try:
@@ -70,7 +74,12 @@ def _by_normal_form(drawn: DrawnModel, shapes: Mapping[str, Sequence[int]]) -> l
     except Exception as error:
         if "PoolAttributes" not in str(error) and "NOT_IMPLEMENTED" not in str(error):
             raise
-        return outputs_of(made, drawn.inputs, by="reference")
+        try:
+            return outputs_of(made, drawn.inputs, by="reference")
+        except ValueError:
+            if "ConvTranspose" not in {node.op_type for node in made.graph.node}:
+                raise
+            return []
 
 
 def _compiled(drawn: DrawnModel, shapes: Mapping[str, Sequence[int]]) -> list[np.ndarray]:

@@ -97,7 +97,7 @@ def test_functions_are_written_out():
     [
         (
             helper.make_node("Det", ["x"], ["y"], name="volume"),
-            r"^the model: node 'volume' \(Det\) is an operator that is not known; save the model ",
+            r"^the model: node 'volume' \(Det\) has more than three rows; give fewer, or save ",
         ),
         (
             helper.make_node("Foo", ["x"], ["y"], domain="mine"),

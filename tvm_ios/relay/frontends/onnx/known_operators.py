@@ -24,6 +24,7 @@ _BY_VALUE = (
 )
 _REASONS = {
     **dict.fromkeys(DRAWN, _DRAWS),
+    "Det": "has more than three rows; give fewer, or save the model without it",
     "If": "takes one of two branches by a value that only the run tells; make it a constant",
     "Loop": "is a loop whose length only the run tells; give its number of rounds as a constant",
     "Scan": "is a loop whose length only the run tells; give its inputs static shapes",
