@@ -108,8 +108,7 @@ class OnnxFile:
         )
 
         message = next(iter(refused.values()))
-        if self.rest == REFUSE or not runtime_is_here():
-            raise ModelError(f"{self.name}: {message}{self._way_out()}")
+        self._require_runtime(message)
         made = cut(self.flat(), {origin(node) for node in refused})
         if made is None:
             raise ModelError(f"{self.name}: {message}")
@@ -135,18 +134,21 @@ class OnnxFile:
         """Refuse nodes that rules refused, unless they may be cut off."""
         from tvm_ios.onnx.normal_form import refusals  # noqa: PLC0415 - as in _flat
 
-        refused = refusals(self.model)
-        if refused and (self.rest == REFUSE or not runtime_is_here()):
-            self.cut(refused)
+        for message in refusals(self.model).values():
+            self._require_runtime(message)
 
-    def _way_out(self) -> str:
-        """End of a refusal: how onnxruntime would run the node."""
+    def _require_runtime(self, message: str) -> None:
+        """Refuse the model, with the message on a node, unless onnxruntime may run the node."""
         if self.rest == REFUSE:
-            return (
-                "; or have onnxruntime run it and all behind it: --rest onnxruntime (in Python: "
-                'rest="onnxruntime")'
+            raise ModelError(
+                f"{self.name}: {message}; or have onnxruntime run it and all behind it: --rest "
+                'onnxruntime (in Python: rest="onnxruntime")'
             )
-        return f"; or run: {INSTALL_RUNTIME}, and onnxruntime runs it and all behind it"
+        if not runtime_is_here():
+            raise ModelError(
+                f"{self.name}: {message}; or run: {INSTALL_RUNTIME}, and onnxruntime runs it and "
+                "all behind it"
+            )
 
 
 def is_onnx_path(path: str | Path) -> bool:

@@ -7,11 +7,12 @@ from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
+from tvm_ios.onnx.rule import MICROSOFT
+
 __all__ = ["put_right"]
 
 _WITH_OPSETS = 3
 """The version of the file format from which a model says its opsets."""
-_MICROSOFT = "com.microsoft"
 _LAYER_NORM = 17
 """The opset of ONNX's layer norm, which onnxruntime writes into older models as well."""
 
@@ -42,7 +43,7 @@ def _name_domains(model: onnx.ModelProto) -> None:
     names |= {"LayerNormalization"} if opset < _LAYER_NORM else set()
     for node in model.graph.node:
         if not node.domain and node.op_type in names:
-            node.domain = _MICROSOFT
+            node.domain = MICROSOFT
     told = {each.domain for each in model.opset_import}
     for domain in sorted({node.domain for node in model.graph.node} - told):
         model.opset_import.add(domain=domain, version=1)

@@ -9,7 +9,10 @@ import onnx_ir as ir
 
 from tvm_ios.onnx.builder import Builder
 
-__all__ = ["RULES", "Outputs", "Rule", "rule"]
+__all__ = ["MICROSOFT", "RULES", "Outputs", "Rule", "rule"]
+
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
 
 Outputs: TypeAlias = ir.Value | Sequence[ir.Value | None] | None
 Rule: TypeAlias = Callable[[ir.Node, Builder], Outputs]

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.rule import Outputs, rule
+from tvm_ios.onnx.rule import MICROSOFT, Outputs, rule
 from tvm_ios.onnx.rules.quantisation import dequantised
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
@@ -27,9 +27,6 @@ __all__ = [
     "of_two",
     "softmax",
 ]
-
-MICROSOFT = "com.microsoft"
-"""The domain of onnxruntime's own operators."""
 
 
 def _number(op: Builder, node: ir.Node, place: int, axis: int = 0) -> ir.Value:

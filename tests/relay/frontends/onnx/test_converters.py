@@ -284,32 +284,28 @@ def test_parts_and_joins():
 RESIZED = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 3, 7), (2, 3, 5, 1)])
-@pytest.mark.parametrize("coordinates", RESIZED)
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_resized_images(mode, coordinates, sizes):
+def require_resized(sizes, **attributes):
     require_as_runtime(
         "Resize",
         {"x": X},
         constants={"sizes": np.array(sizes, "int64")},
         names=["x", "", "", "sizes"],
-        mode=mode,
-        coordinate_transformation_mode=coordinates,
+        **attributes,
     )
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 3, 7), (2, 3, 5, 1)])
+@pytest.mark.parametrize("coordinates", RESIZED)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resized_images(mode, coordinates, sizes):
+    require_resized(sizes, mode=mode, coordinate_transformation_mode=coordinates)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 10, 12), (2, 3, 10, 8), (2, 3, 3, 7)])
 @pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
 @pytest.mark.parametrize("coordinates", RESIZED)
 def test_repeated_pixels(coordinates, rounding, sizes):
-    require_as_runtime(
-        "Resize",
-        {"x": X},
-        constants={"sizes": np.array(sizes, "int64")},
-        names=["x", "", "", "sizes"],
-        coordinate_transformation_mode=coordinates,
-        nearest_mode=rounding,
-    )
+    require_resized(sizes, coordinate_transformation_mode=coordinates, nearest_mode=rounding)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5), (1, 2, 3, 4, 5)])

@@ -12,8 +12,7 @@ import onnx_ir as ir
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.quantised_operators import MICROSOFT
+from tvm_ios.onnx.rule import MICROSOFT, Outputs, rule
 from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
 __all__ = ["attention", "attention_of_product", "attention_of_three"]

@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
-from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.quantised_operators import MICROSOFT
+from tvm_ios.onnx.rule import MICROSOFT, Outputs, rule
 from tvm_ios.onnx.rules.runtime.attention import attention_of_product
 from tvm_ios.onnx.values import dtype_of, optional, require_constant, required
 
