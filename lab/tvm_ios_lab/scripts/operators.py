@@ -9,18 +9,14 @@ of it to ``lab/results/operators.txt``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-import tvm
 from tvm import relay
 
-import tvm_ios
-from tvm_ios import BuildOptions, CompareOptions, TuneOptions
+from tvm_ios import CompareOptions
 from tvm_ios.measure.compare import Comparison, compare
 from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
+from tvm_ios_lab.scripts.one_operator import Compute, OneOperator
 
 LANES = 2
 IMAGE = (1, 64, 56, 56)
@@ -28,7 +24,6 @@ ROWS = (784, 256)
 """Rows as transformers have them, of as many elements as the image."""
 RACE = CompareOptions(rounds=40, longest_s=120)
 ADDITION = "addition"
-Compute = Callable[[relay.Var], relay.Expr]
 
 
 def number(value: float) -> relay.Constant:
@@ -70,36 +65,23 @@ def softmax(shape: tuple[int, ...], axis: int) -> Compute:
     return lambda x: relay.nn.softmax(relay.reshape(x, shape), axis=axis)
 
 
-OPERATORS: dict[str, tuple[tuple[int, ...], Compute]] = {
-    ADDITION: (IMAGE, lambda x: x + relay.var("y", shape=IMAGE)),
-    "sigmoid": (IMAGE, relay.sigmoid),
-    "tanh": (IMAGE, relay.tanh),
-    "swish": (IMAGE, lambda x: x * relay.sigmoid(x)),
-    "GELU": (IMAGE, gelu),
-    "GELU by tanh": (IMAGE, gelu_tanh),
-    "mish": (IMAGE, mish),
-    "layer norm, rows of 256": (ROWS, layer_norm),
-    "RMS norm, rows of 256": (ROWS, rms_norm),
-    "softmax of 64 channels": (IMAGE, softmax(IMAGE, 1)),
-    "softmax, rows of 256": (IMAGE, softmax(ROWS, -1)),
-    "softmax, rows of 196": (IMAGE, softmax((1024, 196), -1)),
-    "softmax, rows of 56": (IMAGE, softmax((3584, 56), -1)),
-    "sum over rows of 3136": (IMAGE, lambda x: relay.sum(x, [2, 3])),
+OPERATORS: dict[str, OneOperator] = {
+    ADDITION: OneOperator(lambda x, y: x + y, (IMAGE, IMAGE)),
+    "sigmoid": OneOperator(relay.sigmoid, (IMAGE,)),
+    "tanh": OneOperator(relay.tanh, (IMAGE,)),
+    "swish": OneOperator(lambda x: x * relay.sigmoid(x), (IMAGE,)),
+    "GELU": OneOperator(gelu, (IMAGE,)),
+    "GELU by tanh": OneOperator(gelu_tanh, (IMAGE,)),
+    "mish": OneOperator(mish, (IMAGE,)),
+    "layer norm, rows of 256": OneOperator(layer_norm, (ROWS,)),
+    "RMS norm, rows of 256": OneOperator(rms_norm, (ROWS,)),
+    "softmax of 64 channels": OneOperator(softmax(IMAGE, 1), (IMAGE,)),
+    "softmax, rows of 256": OneOperator(softmax(ROWS, -1), (IMAGE,)),
+    "softmax, rows of 196": OneOperator(softmax((1024, 196), -1), (IMAGE,)),
+    "softmax, rows of 56": OneOperator(softmax((3584, 56), -1), (IMAGE,)),
+    "sum over rows of 3136": OneOperator(lambda x: relay.sum(x, [2, 3]), (IMAGE,)),
 }
-"""Shape of the input, and what is computed of it."""
-
-
-def executor_of(name: str, *, exact: bool) -> Any:
-    """Executor of a tuned network that consists of one operator, with inputs set."""
-    shape, compute = OPERATORS[name]
-    body = compute(relay.var("x", shape=shape))
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
-    options = TuneOptions(build=BuildOptions(exact=exact))
-    executor = tvm_ios.tune(module, {}, lanes=LANES, options=options).executor()
-    random = np.random.default_rng(0)
-    for entry in executor.get_input_info()[0]:
-        executor.set_input(entry, random.standard_normal(shape, "float32"))
-    return executor
+"""Networks by name."""
 
 
 def table(race: Comparison) -> str:
@@ -118,8 +100,8 @@ def table(race: Comparison) -> str:
 def main() -> None:
     """Race all operators; write the table and the race."""
     executors = {
-        f"{name}{suffix}": executor_of(name, exact=exact)
-        for name in OPERATORS
+        f"{name}{suffix}": operator.executor(lanes=LANES, exact=exact)
+        for name, operator in OPERATORS.items()
         for suffix, exact in (("", False), (", stock", True))
     }
     race = compare(
