@@ -29,6 +29,8 @@ def joined(arrays: list[np.ndarray], axis: int) -> relay.Expr:
         ([(4, 9), (3, 9)], 0),
         ([(4, 19), (3, 19)], 0),
         pytest.param([(1, 2, 6, 6)] * 9, 1, marks=pytest.mark.slow),
+        ([(2, 3, 24), (2, 3, 44), (2, 3, 1)], 2),
+        ([(3, 1, 5), (3, 2, 5)], 1),
         ([(7,), (20,)], 0),
     ],
 )
@@ -61,3 +63,12 @@ def test_transposed_pieces_are_joined() -> None:
     np.testing.assert_array_equal(
         run(kernel, [data]), np.concatenate([turned, np.maximum(turned, 0)], 1)
     )
+
+
+def test_ragged_rows_are_joined_and_activated_in_vectors_without_a_copy() -> None:
+    arrays = [random(1, 3, 3, 24), random(1, 3, 3, 44)]
+    kernel = lower(relay.nn.relu(joined(arrays, 3)))
+    assert is_vectorised(kernel)
+    code = kernel.function.script()
+    assert "if_then_else" not in code
+    assert "allocate" not in code.lower()

@@ -33,9 +33,9 @@ def lanes_of(function: tir.PrimFunc) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("extent", "lanes"), [(64, [16]), (70, [16, 6]), (33, [16, 1]), (9, [9]), (1, [1])]
+    ("extent", "lanes"), [(64, [16]), (70, [16, 16]), (33, [16, 16]), (9, [9]), (1, [1])]
 )
-def test_a_loop_becomes_vectors_and_a_shorter_one(extent: int, lanes: list[int]) -> None:
+def test_a_loop_becomes_vectors_of_which_the_last_overlaps(extent: int, lanes: list[int]) -> None:
     assert lanes_of(lowered(extent)) == lanes
 
 

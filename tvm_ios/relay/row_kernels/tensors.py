@@ -13,6 +13,7 @@ from tvm_ios.relay.row_kernels.values import UnsuitableError
 
 __all__ = [
     "at_indices",
+    "constant",
     "flat_index",
     "loads_of",
     "mentions",
@@ -131,3 +132,9 @@ def mentions(expression: tir.PrimExpr, variable: tir.Var) -> bool:
     """True if an expression depends on a variable."""
     free = tir.analysis.undefined_vars(tir.Evaluate(expression), [])
     return any(variable.same_as(each) for each in free)
+
+
+def constant(expression: tir.PrimExpr) -> int | None:
+    """Value of an expression that is constant once it is simplified, None of another one."""
+    plain = tvm.arith.Analyzer().simplify(expression)
+    return int(plain) if isinstance(plain, tir.IntImm) else None

@@ -6,7 +6,6 @@ after the other on one lane. Here a loop over memory asks at its begin which pie
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tvm import te, topi
@@ -18,8 +17,6 @@ __all__ = ["concatenated", "schedule_concatenation"]
 
 MOST_PIECES = 8
 """Pieces up to which asking takes less time than copying: each costs a comparison in each loop."""
-SHORTEST_LOOP = 16
-"""Elements behind the axis from which on it is worth asking once a loop."""
 
 
 def concatenated(pieces: Sequence[te.Tensor], axis: int = 0) -> te.Tensor | None:
@@ -27,8 +24,7 @@ def concatenated(pieces: Sequence[te.Tensor], axis: int = 0) -> te.Tensor | None
     shape = extents_of(pieces[0].shape)
     if shape is None or len(pieces) > MOST_PIECES:
         return None
-    behind = math.prod(shape[axis % len(shape) + 1 :])
-    return topi.concatenate(tuple(pieces), axis) if behind >= SHORTEST_LOOP else None
+    return topi.concatenate(tuple(pieces), axis)
 
 
 def schedule_concatenation(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | None:

@@ -76,7 +76,7 @@ def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
     reads = reads_of(out.op, others)
     if reads is None:
         return None
-    flat = flat_suffix(out.op.axis, reads)
+    flat = flat_suffix(out.op.axis, reads, segments=True)
     tiled = out.dtype in TILED and not flat
     return (transposed_suffix(out.op.axis, reads) if tiled else None) or flat
 

@@ -12,15 +12,21 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import te, tir
-from tvm.tir.stmt_functor import post_order_visit, substitute
+from tvm.tir.stmt_functor import substitute
 
-from tvm_ios.relay.row_kernels.tensors import at_indices, flat_index, loads_of, mentions
+from tvm_ios.relay.row_kernels.tensors import (
+    at_indices,
+    constant,
+    flat_index,
+    loads_of,
+    mentions,
+)
+from tvm_ios.relay.schedules.segments import MOST_CUTS, conditions_of, cuts_of
 
 __all__ = [
     "TILE",
     "Read",
     "Tile",
-    "constant",
     "extents_of",
     "flat_suffix",
     "reads_of",
@@ -28,7 +34,6 @@ __all__ = [
 ]
 
 BFLOAT16 = "bfloat16"
-IF_THEN_ELSE = tvm.ir.Op.get("tir.if_then_else")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
     waiting = [_source(body) for body in operation.body]
     while waiting:
         body = waiting.pop()
-        found += [Read(each, is_condition=True) for each in _conditions_of(body)]
+        found += [Read(each, is_condition=True) for each in conditions_of(body)]
         for load in loads_of(body):
             made, indices = load.producer.op, list(load.indices)
             if (made, str(indices)) in seen:
@@ -73,11 +78,18 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
     return found
 
 
-def flat_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> int:
-    """Largest number of last axes in whose joint loop reads go on by one element, or by none."""
+def flat_suffix(
+    axes: Sequence[tir.IterVar], reads: Sequence[Read], *, segments: bool = False
+) -> int:
+    """Largest number of last axes in whose joint loop reads go on by one element, or by none.
+
+    ``segments`` allows conditions that change at known places of that loop.
+    """
     for first in range(len(axes)):
         loops = _Loops.over(axes, [slice(first, None)])
-        if loops is not None and all(loops.steps(read) in ((0,), (1,)) for read in reads):
+        if loops is not None and all(
+            loops.steps(read) in ((0,), (1,)) or (segments and loops.cuts(read)) for read in reads
+        ):
             return len(axes) - first
     return 0
 
@@ -135,26 +147,12 @@ def extents_of(shape: Sequence[tir.PrimExpr]) -> list[int] | None:
     return found if len(found) == len(shape) else None
 
 
-def constant(expression: tir.PrimExpr) -> int | None:
-    """Value of an expression that is constant once it is simplified, None of another one."""
-    plain = tvm.arith.Analyzer().simplify(expression)
-    return int(plain) if isinstance(plain, tir.IntImm) else None
-
-
 def _source(body: tir.PrimExpr) -> tir.PrimExpr:
     return body.source[0] if isinstance(body, tir.Reduce) else body
 
 
 def _is_inlined(operation: te.Operation) -> bool:
     return isinstance(operation, te.ComputeOp) and not operation.reduce_axis
-
-
-def _conditions_of(body: tir.PrimExpr) -> list[tir.PrimExpr]:
-    """Conditions under which parts of an expression are read."""
-    nodes: list[object] = []
-    post_order_visit(body, nodes.append)
-    calls = [node for node in nodes if isinstance(node, tir.Call)]
-    return [call.args[0] for call in calls if call.op.same_as(IF_THEN_ELSE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +201,11 @@ class _Loops:
         line = list(tvm.arith.detect_linear_equation(plain, list(self.variables)))
         steps = [step for step in map(constant, line[:-1]) if step is not None]
         return tuple(steps) if len(steps) == len(self.variables) else None
+
+    def cuts(self, read: Read) -> bool:
+        """True for a condition that changes at known places of the one loop."""
+        cuts = cuts_of(self._plain(read), self.variables[0]) if read.is_condition else None
+        return cuts is not None and len(cuts) <= MOST_CUTS
 
     def always(self, condition: Read) -> bool:
         """True if a condition holds everywhere."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from tvm import te, tir
 
-from tvm_ios.relay.schedules.flat_axes import constant, extents_of, flat_suffix, reads_of
+from tvm_ios.relay.row_kernels.tensors import constant
+from tvm_ios.relay.schedules.flat_axes import extents_of, flat_suffix, reads_of
 from tvm_ios.relay.schedules.whole_vectors import mark
 
 __all__ = ["schedule_reduction"]

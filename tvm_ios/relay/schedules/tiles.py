@@ -11,7 +11,8 @@ from tvm import tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
 from tvm_ios.relay.row_kernels.loops import allocated, sequence
-from tvm_ios.relay.schedules.flat_axes import TILE, constant
+from tvm_ios.relay.row_kernels.tensors import constant
+from tvm_ios.relay.schedules.flat_axes import TILE
 
 __all__ = ["transposed_in_tiles"]
 

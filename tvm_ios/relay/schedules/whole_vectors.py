@@ -16,6 +16,7 @@ from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
 from tvm_ios.relay.row_kernels.loops import allocated, sequence, vector
 from tvm_ios.relay.row_kernels.tensors import mentions
+from tvm_ios.relay.schedules.segments import segments_of, within_segment
 from tvm_ios.relay.schedules.tiles import transposed_in_tiles
 
 __all__ = ["mark", "whole_vectors"]
@@ -66,16 +67,44 @@ def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
 
 def _computed_in_vectors(loop: tir.For) -> tir.Stmt:
     """Loop whose iterations compute elements that do not depend on each other."""
-    whole, rest = divmod(int(loop.extent), LANES)
-    at, dtype = _at(loop, loop.body), loop.loop_var.dtype
+    variable = loop.loop_var
+    segments = segments_of(loop.body, variable, int(loop.extent))
+    bodies = [within_segment(loop.body, variable, each) for each in segments]
+    parts = zip(bodies, segments, strict=True)
+    return sequence([_segment_in_vectors(loop, body, *segment) for body, segment in parts])
+
+
+def _segment_in_vectors(loop: tir.For, body: tir.Stmt, begin: int, end: int) -> tir.Stmt:
+    """Iterations of a loop in whole vectors; the last one computes again what fills it.
+
+    Not where each adds to an element, which must be done once.
+    """
+    whole, rest = divmod(end - begin, LANES)
+    at, dtype = _at(loop, body), loop.loop_var.dtype
     parts = []
     if whole:
         chunk = _variable("chunk", loop)
-        whole_vector = vector(LANES, lambda lane: at(chunk * LANES + lane), dtype)
+        whole_vector = vector(LANES, lambda lane: at(begin + chunk * LANES + lane), dtype)
         parts.append(tir.For(chunk, 0, whole, loop.kind, whole_vector))
     if rest:
-        parts.append(vector(rest, lambda lane: at(whole * LANES + lane), dtype))
+        last = LANES if whole and not _gathers_each(body) else rest
+        parts.append(vector(last, lambda lane: at(end - last + lane), dtype))
     return sequence(parts)
+
+
+def _gathers_each(body: tir.Stmt) -> bool:
+    """True if what iterations store is made of what was there."""
+    stores: list[tir.BufferStore] = []
+    loads: list[tir.BufferLoad] = []
+
+    def note(node: object) -> None:
+        if isinstance(node, tir.BufferStore):
+            stores.append(node)
+        elif isinstance(node, tir.BufferLoad):
+            loads.append(node)
+
+    post_order_visit(body, note)
+    return any(load.buffer.same_as(store.buffer) for load in loads for store in stores)
 
 
 def _gathers(store: tir.BufferStore) -> bool:
