@@ -114,6 +114,13 @@ class OpenLibrary(Protocol[Call]):
         """
         ...
 
+    def found_ns(self, call: Call) -> int | None:
+        """Nanoseconds of a complete call on the whole device, as facts about it were found out.
+
+        None where it was not timed.
+        """
+        ...
+
     def on_lane(self, lane: LibraryLane) -> PreparedCalls:
         """The operator library on one lane, to be closed before the lane and before this.
 

@@ -23,9 +23,7 @@ LANE = LibraryLane(
 
 def cut_every_call(monkeypatch, cut: str) -> None:
     """Let every call have this cut; none is looked up or searched for."""
-    monkeypatch.setattr(
-        device, "find_facts", lambda store, subject, sought, find: dict.fromkeys(sought, cut)
-    )
+    monkeypatch.setattr(device, "find_facts", lambda *given: dict.fromkeys(given[2], f"{cut} 0"))
 
 
 class MadePrimitive(Structure):

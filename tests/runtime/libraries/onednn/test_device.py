@@ -12,8 +12,11 @@ from tests.runtime.libraries.onednn.calls import SOFTMAX, tensor
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.lane_pool import LanePool
 from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind, Window
+from tvm_ios.runtime.libraries.onednn.call_data import counts_of
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
+from tvm_ios.runtime.libraries.onednn.library import OnednnRefusalError
 
 
 def slopes(*extents: int, position: int) -> Step:
@@ -66,3 +69,47 @@ def test_a_call_whose_parts_are_refused_is_whole_without_a_compiler(processor, m
     (found,) = processor.complete([call]).values()
     assert found is not None
     assert found.cut.as_text() == "1x1x1"
+
+
+def convolution(steps: tuple[Step, ...] = ()) -> OnednnCall:
+    return OnednnCall(
+        primitive=Primitive.CONVOLUTION,
+        data=tensor(1, 32, 8, 8, position=0, layout="acdb"),
+        weight=tensor(32, 32, 3, 3, position=1, constant=True),
+        bias=tensor(32, position=2) if steps else None,
+        result=tensor(1, 32, 8, 8, layout="acdb"),
+        window=Window(strides=(1, 1), padding=(1,) * 4, dilation=(1, 1)),
+        steps=steps,
+    )
+
+
+def test_a_cut_serves_the_call_with_steps_and_keeps_its_time(processor, monkeypatch):
+    bare = convolution()
+    (found,) = processor.complete([bare]).values()
+    assert processor.found_ns(found) > 0
+    monkeypatch.setattr(device, "fastest_counts", None)  # not searched for again
+    call = convolution((Step(kind=StepKind.RELU),))
+    (with_steps,) = processor.complete([call]).values()
+    assert with_steps.cut == found.cut
+    assert processor.found_ns(with_steps) == processor.found_ns(found)
+
+
+def test_a_cut_that_is_refused_with_steps_is_searched_for(processor, monkeypatch):
+    bare = convolution()
+    (found,) = processor.complete([bare]).values()
+    prepare = OnednnProcessor.prepare
+
+    def refuse(self, call, counts, *given):
+        if call.steps and counts == counts_of(found):
+            raise OnednnRefusalError("no")
+        return prepare(self, call, counts, *given)
+
+    monkeypatch.setattr(OnednnProcessor, "prepare", refuse)
+    (other,) = processor.complete([convolution((Step(kind=StepKind.RELU),))]).values()
+    assert other.cut != found.cut
+
+
+def test_a_call_of_no_search_has_no_time(processor, monkeypatch):
+    monkeypatch.setattr(OnednnProcessor, "_pool", lambda *_: None)
+    (found,) = processor.complete([convolution()]).values()
+    assert processor.found_ns(found) is None

@@ -216,7 +216,7 @@ def test_code_of_another_interface_is_left_alone(built, tmp_path):
 def test_a_call_is_cut_wherever_it_can_be(built, monkeypatch):
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
     calls = [launch.call.descriptor for launch in model.plan.launches if launch.call]
-    monkeypatch.setattr(device, "fastest_counts", lambda *given: next(iter(given[-1])))
+    monkeypatch.setattr(device, "fastest_counts", lambda *given: (next(iter(given[-1])), 1.0))
     processor = OnednnProcessor(lanes=2)
     found = processor.complete(calls).values()
     processor.close()

@@ -44,7 +44,7 @@ def test_what_is_refused_names_the_call_and_the_reason(onednn):
     refused = replace(SOFTMAX, steps=(product,))
     with closing(OnednnProcessor(lanes=1)) as processor:
         lane = processor.on_lane(LANE)
-        cut = processor._read("1x1x1")
+        cut = processor._read("1x1x1 0").cut
         with pytest.raises(
             OnednnRefusalError,
             match=r"operator 'scores', softmax 8x16x16:abc .*: oneDNN 3\.\S+ has no fast code for"

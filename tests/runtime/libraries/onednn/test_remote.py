@@ -114,8 +114,10 @@ def test_stages_with_calls_are_priced_and_cuts_are_found_there(device, built, no
         stages = StagePrices(kernels, prices.choice())
         order = sequential_schedule(stages.graph)
         assert all(price > 0 for price in stages.price(stages.graph, order.stages))
-        cuts = session.libraries().open(onednn_library())._cuts
-        assert {cut.device.partition(",")[0] for cut in cuts.values() if cut} == {"Mite 3"}
+        cuts = session.libraries().open(onednn_library())._found
+        assert {found.cut.device.partition(",")[0] for found in cuts.values() if found.cut} == {
+            "Mite 3"
+        }
     assert device.becomes_free()
 
 

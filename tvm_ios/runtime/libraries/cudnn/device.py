@@ -106,6 +106,9 @@ class CudnnDevice:
         version = self.library.version_text
         return f"{version}-algorithm{call.algorithm.number}{tf32}-{CALLS_SOURCE.digest}"
 
+    def found_ns(self, call: CudnnCall) -> None:
+        """Return None: times of algorithms are not kept."""
+
     def on_lane(self, lane: LibraryLane) -> CudnnStream:
         """A handle on a stream, and the calls of cuDNN that use it."""
         return CudnnStream(self, lane)

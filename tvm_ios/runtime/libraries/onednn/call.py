@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -178,6 +178,12 @@ class OnednnCall:
         if self.weight is None or self.window is None:
             return False
         return len(self.weight.extents) > len(self.data.extents)
+
+    def bare(self) -> OnednnCall:
+        """The call without bias, steps and cut, on inputs of their own."""
+        weight = None if self.weight is None else replace(self.weight, position=1)
+        data = replace(self.data, position=0)
+        return replace(self, data=data, weight=weight, bias=None, steps=(), cut=None)
 
     @property
     def takes_steps(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from tvm_ios.errors import ExecutionError, HostError
@@ -55,7 +55,7 @@ class OnednnProcessor:
         """Version and instruction sets of the oneDNN there."""
         self._store = store
         self._lanes = self._processor.cores if lanes is None else lanes
-        self._cuts: dict[str, OnednnCut | None] = {}
+        self._found: dict[str, _Found] = {}
 
     def complete(self, calls: Iterable[OnednnCall]) -> dict[OnednnCall, OnednnCall | None]:
         """Calls with a cut of this processor and oneDNN; the value is None without fast code."""
@@ -63,14 +63,22 @@ class OnednnProcessor:
         unknown = {
             call.as_text(): call
             for call in wanted
-            if not self._fits(call.cut) and call.as_text() not in self._cuts
+            if not self._fits(call.cut) and call.as_text() not in self._found
         }
-        subject = f"parts of oneDNN {self._version} on {self._device}"
+        subject = f"parts and times of oneDNN {self._version} on {self._device}"
         with ExitStack() as undo:
             pool = cache(partial(self._pool, undo))
             found = find_facts(self._store, subject, unknown, lambda call: self._find(call, pool()))
-        self._cuts |= {text: self._read(value) for text, value in found.items()}
+        self._found |= {text: self._read(value) for text, value in found.items()}
         return {call: self._completed(call) for call in wanted}
+
+    def found_ns(self, call: OnednnCall) -> int | None:
+        """Nanoseconds that the call took on all lanes when its cut was found; None without a time.
+
+        Where the cut is that of the call without its steps, so is the time.
+        """
+        found = self._found.get(call.as_text())
+        return None if found is None or not found.least_ns else found.least_ns
 
     def price_name(self, call: OnednnCall) -> str:
         """Version, instruction sets and parts of a complete call, and a digest of the calling code.
@@ -113,7 +121,7 @@ class OnednnProcessor:
     def _completed(self, call: OnednnCall) -> OnednnCall | None:
         if self._fits(call.cut):
             return call
-        cut = self._cuts[call.as_text()]
+        cut = self._found[call.as_text()].cut
         return None if cut is None else replace(call, cut=cut)
 
     def _fits(self, cut: OnednnCut | None) -> bool:
@@ -133,7 +141,18 @@ class OnednnProcessor:
         """Cut as text for the store, and True if it was tried."""
         if pool is None:
             return self._guess(call), False
-        return self._search(call, pool), True
+        return self._as_without_steps(call) or self._search(call, pool), True
+
+    def _as_without_steps(self, call: OnednnCall) -> str | None:
+        """What was found for the call without its steps; None where that is unknown or refused."""
+        bare = self._found.get(call.bare().as_text())
+        if bare is None or bare.cut is None:
+            return None
+        with ExitStack() as undo, suppress(OnednnRefusalError):
+            counts = (bare.cut.batches, bare.cut.channels, bare.cut.rows)
+            self.prepare(call, counts, call.as_text(), _NOBODY, undo)
+            return _text_of(counts, bare.least_ns)
+        return None
 
     def _guess(self, call: OnednnCall) -> str:
         """Untried cut as text, not to be stored: one part a lane if possible."""
@@ -142,7 +161,7 @@ class OnednnProcessor:
         for counts in dict.fromkeys((fitting, ways[0])):
             with ExitStack() as undo, suppress(OnednnRefusalError):
                 self.prepare(call, counts, call.as_text(), _NOBODY, undo)
-                return _text_of(counts)
+                return _text_of(counts, 0)
         return NOT_COMPUTED
 
     def _search(self, call: OnednnCall, pool: LanePool) -> str:
@@ -162,23 +181,25 @@ class OnednnProcessor:
             if len(ways) > 1:
                 ways.pop((1, 1, 1), None)
             try:
-                return _text_of(fastest_counts(self._processor, pool, call, ways))
+                return _text_of(*fastest_counts(self._processor, pool, call, ways))
             except LaunchFailedError as error:
                 reasons = filter(None, (prepared.failure(where) for prepared in ways.values()))
                 other = ExecutionError(f"{where} failed: {error.text.strip()}")
                 raise next(reasons, other) from error
 
-    def _read(self, value: str) -> OnednnCut | None:
+    def _read(self, value: str) -> _Found:
         if value == NOT_COMPUTED:
-            return None
-        batches, channels, rows = map(int, value.split("x"))
-        return OnednnCut(
+            return _Found()
+        counts, least_ns = value.split()
+        batches, channels, rows = map(int, counts.split("x"))
+        cut = OnednnCut(
             batches=batches,
             channels=channels,
             rows=rows,
             device=self._device,
             version=self._version,
         )
+        return _Found(cut, int(least_ns))
 
     @property
     def _version(self) -> str:
@@ -189,8 +210,18 @@ class OnednnProcessor:
         return f"{self._processor.name}, lanes: {self._lanes}"
 
 
-def _text_of(counts: Counts) -> str:
-    return "x".join(map(str, counts))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a search found of a call."""
+
+    cut: OnednnCut | None = None
+    """Fastest cut; None where oneDNN has no fast code for the call."""
+    least_ns: int = 0
+    """Least nanoseconds of the call so cut; 0 where it was not timed."""
+
+
+def _text_of(counts: Counts, least_ns: float) -> str:
+    return f"{'x'.join(map(str, counts))} {round(least_ns)}"
 
 
 class OnednnLane:

@@ -31,15 +31,14 @@ def fastest_counts(
     pool: LanePool,
     call: OnednnCall,
     ways: Mapping[Counts, OnednnPreparedCall],
-) -> Counts:
-    """Numbers of parts with which a call is fastest on all lanes of a processor's pool.
+) -> tuple[Counts, float]:
+    """Numbers of parts with which a call is fastest on all lanes of a pool, and its nanoseconds.
 
     ``ways`` has the prepared call by numbers of parts, the fewest first.
     """
-    if len(ways) == 1:
-        return next(iter(ways))
     best_ns = least_times_ns(processor, pool, call, ways)
-    return choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
+    counts = choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
+    return counts, best_ns[counts]
 
 
 def least_times_ns(
