@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_ios.errors import HostError, OptionError
-from tvm_ios.support.extras import install_command
+from tvm_ios.errors import OptionError
 
 __all__ = ["Wiring", "watts_strogatz"]
 
@@ -66,8 +65,6 @@ def watts_strogatz(
     ------
     OptionError
         If the numbers admit no connected graph.
-    HostError
-        If networkx is not installed.
     """
     if not 2 <= num_neighbours < num_nodes or not 0 <= rewire_probability <= 1:
         raise OptionError(
@@ -75,13 +72,8 @@ def watts_strogatz(
             f"probability {rewire_probability}; use 2 <= neighbours < nodes and a probability "
             "from 0 to 1"
         )
-    try:
-        import networkx as nx  # noqa: PLC0415 - only random wirings need it
-    except ModuleNotFoundError as error:
-        raise HostError(
-            "random wirings need networkx, which is not installed; run "
-            f"`{install_command('figures')}` or hand in the wirings"
-        ) from error
+    import networkx as nx  # noqa: PLC0415 - only random wirings need it
+
     graph = nx.connected_watts_strogatz_graph(
         num_nodes, num_neighbours, rewire_probability, tries=200, seed=seed
     )

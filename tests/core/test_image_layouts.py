@@ -1,0 +1,54 @@
+"""Layouts of least cost: against every choice, on small random problems."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, LayoutCosts, cheapest_layouts
+
+PRICES = st.integers(0, 40)
+
+
+def cost_ns(costs: LayoutCosts, layouts: tuple[str, ...]) -> int:
+    prices = zip(layouts, costs.blocks_ns, costs.channels_last_ns, strict=True)
+    moved = (ns for (one, other), ns in costs.moves_ns.items() if layouts[one] != layouts[other])
+    return sum(last if each == CHANNELS_LAST else blocks for each, blocks, last in prices) + sum(
+        moved
+    )
+
+
+@st.composite
+def problems(draw) -> LayoutCosts:
+    prices = draw(st.lists(st.tuples(PRICES, PRICES), min_size=1, max_size=6))
+    places = st.integers(0, len(prices) - 1)
+    pairs = st.tuples(places, places).filter(lambda pair: pair[0] != pair[1])
+    return LayoutCosts(
+        blocks_ns=[blocks for blocks, _ in prices],
+        channels_last_ns=[last for _, last in prices],
+        moves_ns=draw(st.dictionaries(pairs, PRICES, max_size=8)),
+    )
+
+
+@given(problems())
+def test_no_other_choice_costs_less(costs):
+    found = cheapest_layouts(costs)
+    every = product((BLOCKS, CHANNELS_LAST), repeat=len(costs.blocks_ns))
+    assert cost_ns(costs, found) == min(cost_ns(costs, each) for each in every)
+
+
+def test_a_network_without_images_has_no_layouts():
+    assert cheapest_layouts(LayoutCosts(blocks_ns=[], channels_last_ns=[], moves_ns={})) == ()
+
+
+def test_a_place_goes_along_where_moves_cost_more_than_it_gains():
+    costs = LayoutCosts(
+        blocks_ns=[90, 10, 90], channels_last_ns=[10, 20, 10], moves_ns={(0, 1): 6, (1, 2): 6}
+    )
+    assert cheapest_layouts(costs) == (CHANNELS_LAST,) * 3
+    cheap = LayoutCosts(
+        blocks_ns=[90, 10, 90], channels_last_ns=[10, 20, 10], moves_ns={(0, 1): 4, (1, 2): 4}
+    )
+    assert cheapest_layouts(cheap) == (CHANNELS_LAST, BLOCKS, CHANNELS_LAST)
