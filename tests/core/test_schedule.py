@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.json_places import places
 from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.core.schedule import (
     SCHEDULE_VERSION,
     InterOpSchedule,
@@ -250,3 +251,11 @@ def test_a_merge_is_of_several_operators():
     assert Stage(((1,), (2,)), Strategy.MERGE).is_merge
     assert not Stage(((1,),), Strategy.MERGE).is_merge
     assert not Stage(((1,), (2,))).is_merge
+
+
+def test_the_form_of_its_model_is_read_back():
+    form = ImageForm(written=(1,), layouts=(BLOCKS, CHANNELS_LAST))
+    schedule = replace(SCHEDULE, form=form)
+    assert InterOpSchedule.from_json(schedule.to_json()).form == form
+    with pytest.raises(ScheduleError, match=r"form has layouts \['NHCW', 'NHWC'\]; expected NCHW"):
+        InterOpSchedule.from_json(schedule.to_json().replace("NCHW", "NHCW"))

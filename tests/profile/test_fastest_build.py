@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 import tvm_ios
 from tests.stock import stock_executor
 from tvm_ios.compile.built_model import build_model
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ModelError, OptionError
@@ -23,6 +24,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import check_module, resolve_target
 from tvm_ios.relay.prepare import heavy_operators
 from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.runtime.libraries.known import onednn_library
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 CHANGES = changes_for(CPU)
@@ -249,3 +251,27 @@ def test_a_layout_that_is_asked_for_is_no_question(in_nhwc, tmp_path, layout):
     ).report()
     assert not {"check NCHW", "check padded"} & report.phase_s.keys()
     assert not any("before a search" in note for note in report.notes)
+
+
+@pytest.mark.slow
+def test_a_change_that_prices_chose_is_kept_without_a_race(narrow, database, monkeypatch):
+    monkeypatch.setattr(fastest_build, "choose_build", None)
+    form = ImageForm(layouts=(BLOCKS, CHANNELS_LAST, BLOCKS))
+    changes = changes_for(CPU, libraries=(onednn_library(),), choose_form=lambda *_: form)[:1]
+    call = MeasuringCall.here(lanes=1, database=database)
+    chosen = build_fastest(*narrow, TARGET, call, changes=changes)
+    assert chosen.built.form == form
+    assert list(call.clock.phase_s) == ["price layouts", "build"]
+    (note,) = chosen.notes
+    assert note.startswith("1 convolutions have channels last and 2 blocks of channels, by prices")
+
+
+@pytest.mark.slow
+def test_records_race_it_against_the_model_as_it_is(narrow, database, clocked):
+    clocked({"layouts as they are": 100, "layouts by prices": 50})
+    form = ImageForm(layouts=(CHANNELS_LAST,) * 3)
+    changes = changes_for(CPU, libraries=(onednn_library(),), choose_form=lambda *_: form)[:1]
+    call = MeasuringCall.here(lanes=1, database=database)
+    chosen = build_fastest(*narrow, TARGET, call, changes=changes, records=nullcontext)
+    assert chosen.candidate.form == form
+    assert chosen.notes[0].startswith("layouts by prices: 2.000 ")

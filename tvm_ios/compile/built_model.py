@@ -19,6 +19,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay import (
@@ -74,6 +75,8 @@ class BuiltModel:
     name: str = "main"
     libraries: tuple[OperatorLibrary, ...] = ()
     """Operator libraries that may compute in place of TVM's kernels."""
+    form: ImageForm | None = None
+    """Form of the images, where it was chosen; None where layouts are those of the model."""
 
     @property
     def extraction(self) -> Extraction:

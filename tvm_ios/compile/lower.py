@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -34,6 +35,7 @@ __all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
     """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew."""
     verify_schedule(schedule, built.graph)
+    schedule = replace(schedule, form=built.form)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
     partition = cache(partial(rewrite_extraction, built.extraction, schedule))
     kernels = built.kernels

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ScheduleError
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -27,6 +28,7 @@ _FIELDS = (
     "unsplit",
     "libraries",
     "home_lanes",
+    "form",
     "stages",
     _ONLY_LIBRARY_ONCE,
 )
@@ -95,6 +97,8 @@ class InterOpSchedule:
     home_lanes: tuple[int, ...] = ()
     """Lane of each operator of a list: operators wait for data only, never for a stage, and lanes
     take ready ones in the order of the stages. Empty for schedules whose stages count."""
+    form: ImageForm | None = None
+    """Form of the model that the graph is of; None where layouts are those of the model."""
 
     def to_json(self) -> str:
         """Versioned JSON of the schedule; :meth:`from_json` reads it back."""
@@ -111,6 +115,7 @@ class InterOpSchedule:
                 "unsplit": list(self.unsplit),
                 **({} if self.libraries is None else {"libraries": _libraries_data(self)}),
                 **({"home_lanes": list(self.home_lanes)} if self.home_lanes else {}),
+                **({} if self.form is None else {"form": asdict(self.form)}),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -164,6 +169,7 @@ class InterOpSchedule:
                 unsplit=() if unsplit is None else unsplit.wholes(last),
                 libraries=_read_libraries(data, last),
                 home_lanes=home_lanes,
+                form=_read_form(data),
             )
         except UnreadableValueError as error:
             raise ScheduleError(
@@ -219,6 +225,20 @@ class InterOpSchedule:
 
 def _libraries_data(schedule: InterOpSchedule) -> dict[str, list[int]]:
     return {row.library: list(row.operators) for row in schedule.libraries or ()}
+
+
+def _read_form(data: StoredValue) -> ImageForm | None:
+    form = data.optional_field("form")
+    if form is None:
+        return None
+    fields = form.only("written", "layouts")
+    layouts = fields.field("layouts").texts()
+    if not {*layouts} <= {BLOCKS, CHANNELS_LAST}:
+        raise ScheduleError(
+            f"not a schedule: form has layouts {sorted({*layouts})}; expected {BLOCKS} and "
+            f"{CHANNELS_LAST}"
+        )
+    return ImageForm(written=fields.field("written").wholes(), layouts=layouts)
 
 
 def _read_stage(data: StoredValue, last: int) -> Stage:

@@ -30,6 +30,7 @@ from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
+from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.last_race import (
     Racer,
     compiled_racers,
@@ -254,7 +255,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
         target = device.target
     with call.gate.stage(call.to_prepare("convert")):
         mod, params = converted_model(given.mod, given.params, target, conversion)
-    changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
+    changes = changes_for(
+        device.traits,
+        pad_channels=build.pad_channels,
+        libraries=libraries,
+        choose_form=form_by_prices(call, libraries, pads=build.pad_channels),
+    )
     chosen = build_fastest(
         mod,
         params,

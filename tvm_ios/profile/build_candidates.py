@@ -8,38 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import tvm
 
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import CheckedModule, check_module
+from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.relay.transforms.bound_model import bound_model
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.image_by_image import has_several_images, run_image_by_image
 from tvm_ios.relay.transforms.products.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
-from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
 
-FORMS = 5
+FORMS = 6
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
 else, or they are raced in another way, which outdates old choices."""
 
-Changed = tuple[tvm.IRModule, str]
-"""Changed module, parameters bound, with a line on the change."""
-_LaidOut = Callable[[str, "BuildCandidate", tvm.target.Target], Changed | None]
-"""Function that lays a candidate out."""
+_ChooseForm = Callable[["BuildCandidate", tvm.target.Target], ImageForm | None]
+"""Function that chooses the form of a candidate's images; None keeps it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change makes of a model."""
+
+    mod: tvm.IRModule
+    """Changed module, parameters bound."""
+    told: str
+    """Line on the change."""
+    form: ImageForm | None = None
+    """Form of the images, where it was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +61,13 @@ class BuildCandidate:
     """Parameters of ``mod``; None where they are bound, as in changed forms."""
     changes: tuple[str, ...] = ()
     """Lines for people on what was changed of the model."""
-    made_by: str = ""
-    """Name of the last change."""
-    origin: BuildCandidate | None = None
-    """Form before the last change; None where this is the model unchanged."""
+    form: ImageForm | None = None
+    """Form of the images, where it was chosen; None where layouts are those of the model."""
 
     @cached_property
     def checked(self) -> CheckedModule:
         """The module, checked once for all its uses."""
         return CheckedModule(check_module(self.mod))
-
-    def before(self, change: str) -> BuildCandidate | None:
-        """Form before a change, by the change's name; None where this form does not have it."""
-        form = self
-        while form.origin is not None and form.made_by != change:
-            form = form.origin
-        return form.origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,59 +83,48 @@ class ModelChange:
     raced_with_records: bool = False
     """True races the forms with tuned kernels, whose records fit one layout only. False tunes
     kernels for the form that wins without records."""
-    undoes: str = ""
-    """Name of a change that is undone first, with all changes after it."""
-    replaces: bool = False
-    """True leaves models alone that lack the change in ``undoes``."""
+    priced: bool = False
+    """True if prices say that the changed form is the faster one, so it is raced with records
+    only."""
     rewrite: Callable[[BuildCandidate, tvm.target.Target], Changed | None]
     """Makes the change; returns None where it changes nothing."""
 
     def of(self, candidate: BuildCandidate, target: tvm.target.Target) -> BuildCandidate | None:
         """The candidate, changed; None where there is nothing to change."""
-        before = candidate.before(self.undoes)
-        if before is None and self.replaces:
-            return None
-        base = before or candidate
-        found = self.rewrite(base, target)
+        found = self.rewrite(candidate, target)
         if found is None:
             return None
-        mod, told = found
         return BuildCandidate(
-            mod=mod,
+            mod=found.mod,
             params=None,
-            changes=(*base.changes, told),
-            made_by=self.name,
-            origin=base,
+            changes=(*candidate.changes, found.told),
+            form=found.form or candidate.form,
         )
 
 
 def changes_for(
-    traits: DeviceTraits, *, pad_channels: bool = True, libraries: Iterable[OperatorLibrary] = ()
+    traits: DeviceTraits,
+    *,
+    pad_channels: bool = True,
+    libraries: Iterable[OperatorLibrary] = (),
+    choose_form: _ChooseForm | None = None,
 ) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are tried.
 
-    Without ``pad_channels`` channels and rows stay unchanged. Libraries may prefer a layout. There
-    are none where bits are to be exact, since all take sums in another order.
+    Without ``pad_channels`` channels and rows stay unchanged. Where a library likes a layout, the
+    form of images is chosen by prices, and is left out where nobody chooses. There are no changes
+    where bits are to be exact, since all take sums in another order.
     """
     if not bits_may_change():
         return ()
-    layouts = [_layout_change(each, _laid_out) for each in (traits.kernel_layout,) if each]
-    convolved = [CONVOLVED] if traits.convolves_transposed else []
-    # After layouts: convolutions are padded in NCHW only.
     pads = pad_channels and traits.pads_channels
     padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
-    liked = dict.fromkeys(
-        library.image_layout for library in libraries if library.image_layout is not None
-    )
+    liked = {each.image_layout for each in libraries if each.image_layout is not None}
     if liked:
-        own_layouts = [
-            replace(_layout_change(layout, _laid_out_whole), undoes=PADDING.name)
-            for layout in liked
-        ]
-        # A library may compute transposed convolutions in one piece in its layout.
-        within = [_convolved_change(layout) for layout in liked if convolved]
-        apart = [_apart_change(layout) for layout in liked]
-        return (*layouts, *padding, *own_layouts, *within, *convolved, *rows, *apart)
+        chosen = [] if choose_form is None else [_chosen_change(choose_form, pads=pads)]
+        return (*chosen, *rows, *map(_apart_change, liked))
+    layouts = [_layout_change(each) for each in (traits.kernel_layout,) if each]
+    convolved = [CONVOLVED] if traits.convolves_transposed else []
     return (*layouts, *convolved, *padding, *rows)
 
 
@@ -151,28 +141,35 @@ def all_candidates(
             yield from all_candidates(changed, changes[position:], target)
 
 
-def _layout_change(layout: str, rewrite: _LaidOut) -> ModelChange:
+def _chosen_change(choose_form: _ChooseForm, *, pads: bool) -> ModelChange:
+    return ModelChange(
+        name="layouts by prices",
+        without="layouts as they are",
+        phase="layouts",
+        raced_with_records=True,
+        priced=True,
+        rewrite=partial(_chosen, choose_form, pads=pads),
+    )
+
+
+def _chosen(
+    choose_form: _ChooseForm, candidate: BuildCandidate, target: tvm.target.Target, *, pads: bool
+) -> Changed | None:
+    form = None if is_prepared(candidate.checked.typed) else choose_form(candidate, target)
+    if form is None:
+        return None
+    mod, told = in_form(candidate.checked, candidate.params, form, target, pads=pads)
+    return Changed(mod, told, form)
+
+
+def _layout_change(layout: str) -> ModelChange:
     return ModelChange(
         name=layout,
         without="layouts as they are",
         phase=layout,
         raced_with_records=True,
-        rewrite=partial(rewrite, layout),
+        rewrite=partial(_laid_out, layout),
     )
-
-
-def _laid_out_whole(
-    layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> Changed | None:
-    """Layout for a library: as for TVM's kernels, but transposed convolutions stay in one piece."""
-    found = _laid_out(layout, candidate, target)
-    typed = candidate.checked.typed
-    if found is None and (is_prepared(typed) or not has_transposed(typed)):
-        return None
-    mod, *told = found or (bound_model(candidate.checked, candidate.params),)
-    mod, kept = keep_transposed_whole(mod)
-    told += [f"{kept} transposed convolutions were kept in one piece"] if kept else []
-    return (mod, "; ".join(told)) if told else None
 
 
 def _laid_out(layout: str, candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
@@ -186,7 +183,7 @@ def _laid_out(layout: str, candidate: BuildCandidate, target: tvm.target.Target)
     mod, _ = converted_model(candidate.mod, candidate.params, target, conversion)
     changed = others - count_other_layouts(mod, layout)
     told = f"{changed} convolutions were laid out as {layout}; inputs and outputs keep their layout"
-    return (mod, told) if changed else None
+    return Changed(mod, told) if changed else None
 
 
 def _convolved(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
@@ -196,33 +193,7 @@ def _convolved(candidate: BuildCandidate, target: tvm.target.Target) -> Changed 
         return None
     mod, written = convolve_transposed(candidate.checked, candidate.params)
     told = f"{written} transposed convolutions were written as convolutions"
-    return (mod, told) if written else None
-
-
-def _convolved_change(layout: str) -> ModelChange:
-    """Change to plain convolutions for models whose transposed ones a library takes whole."""
-    return replace(
-        CONVOLVED,
-        name=f"{CONVOLVED.name} in {layout}",
-        phase=f"{layout} convolutions",
-        undoes=layout,
-        replaces=True,
-        rewrite=partial(_convolved_in, layout),
-    )
-
-
-def _convolved_in(
-    layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> Changed | None:
-    found = _convolved(candidate, target)
-    if found is None:
-        return None
-    mod, told = found
-    laid_out = _laid_out_whole(layout, BuildCandidate(mod=mod, params=None), target)
-    if laid_out is None:
-        return None
-    mod, told_then = laid_out
-    return mod, f"{told}; {told_then}"
+    return Changed(mod, told) if written else None
 
 
 def _padded(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
@@ -230,7 +201,7 @@ def _padded(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | N
         return None
     mod, padded = pad_channels(candidate.checked, candidate.params, target)
     told = f"the output channels of {padded} operators were padded to whole vectors"
-    return (mod, told) if padded else None
+    return Changed(mod, told) if padded else None
 
 
 def _with_rows(candidate: BuildCandidate, target: tvm.target.Target) -> Changed | None:
@@ -239,7 +210,7 @@ def _with_rows(candidate: BuildCandidate, target: tvm.target.Target) -> Changed 
         return None
     mod, padded = pad_rows(candidate.checked, candidate.params)
     told = f"the rows of {padded} dense layers were padded to whole tiles"
-    return (mod, told) if padded else None
+    return Changed(mod, told) if padded else None
 
 
 def _apart_change(layout: str) -> ModelChange:
@@ -264,7 +235,7 @@ def _image_by_image(
         return None
     mod, parts = run_image_by_image(candidate.checked, candidate.params)
     told = f"the first layers are computed for one of {parts} parts of the batch after the other"
-    return (mod, told) if parts > 1 else None
+    return Changed(mod, told) if parts > 1 else None
 
 
 CONVOLVED = ModelChange(

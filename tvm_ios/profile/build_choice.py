@@ -99,9 +99,12 @@ def build_for_schedule(
     traits = traits_for_target(chosen_target)
     as_it_is = BuildCandidate(mod=mod, params=params)
     tried = set()
-    # Changes are made in another order where libraries may compute, and a schedule does not say it.
+    form = schedule.form
+    choose_form = None if form is None else lambda *_: form
+    liked = changes_for(traits, libraries=libraries, choose_form=choose_form)
+    # Other changes are made where libraries may compute, and a schedule does not say which.
     for candidate in chain(
-        all_candidates(as_it_is, changes_for(traits, libraries=libraries), chosen_target),
+        all_candidates(as_it_is, liked, chosen_target),
         all_candidates(as_it_is, changes_for(traits), chosen_target),
     ):
         if candidate.changes in tried:
@@ -109,7 +112,7 @@ def build_for_schedule(
         tried.add(candidate.changes)
         prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
         if extract(prepared.module).graph.fingerprint() == schedule.graph_fingerprint:
-            return build_prepared(prepared)
+            return replace(build_prepared(prepared), form=candidate.form)
     return build_prepared(plain)
 
 

@@ -121,12 +121,14 @@ class _BestSoFar:
             self.notes += known.notes
             return
         try:
-            with self.call.gate.stage(self.call.to_prepare(change.name)):
-                changed = change.of(self.candidate, self.target)
+            changed = self._changed(change)
         except (ModelError, OptionError) as error:
             self.notes.append(_left_out(change, error))
             return
         if changed is None:
+            return
+        if records is None and change.priced:
+            self.candidate, self.built, self.subject = changed, None, question
             return
         if records is None:
             self._take_faster(change, changed, question, known)
@@ -137,6 +139,13 @@ class _BestSoFar:
             self._take_faster(change, changed, question, self._known(question))
         self.built = built if self.candidate is before else None
 
+    def _changed(self, change: ModelChange) -> BuildCandidate | None:
+        if change.priced:
+            with self.call.stage(f"price {change.phase}", self.call.to_profile):
+                return change.of(self.candidate, self.target)
+        with self.call.gate.stage(self.call.to_prepare(change.name)):
+            return change.of(self.candidate, self.target)
+
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
@@ -145,7 +154,7 @@ class _BestSoFar:
             built = build_model(
                 candidate.checked, candidate.params, self.target, name=self.name, like=like
             )
-        return replace(built, libraries=self.libraries)
+        return replace(built, libraries=self.libraries, form=candidate.form)
 
     def _take_faster(
         self,

@@ -216,7 +216,7 @@ def tuned_kernels(
     def build(name: str) -> None:
         with call.stage("build tuned", call.to_prepare()), variants[name]():
             built = build_model(mod, params, target, name=untuned.name)
-        builds[name] = replace(built, libraries=untuned.libraries)
+        builds[name] = replace(built, libraries=untuned.libraries, form=untuned.form)
 
     choices = call.choices(target)
     question = with_libraries(

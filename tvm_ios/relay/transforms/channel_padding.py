@@ -40,7 +40,7 @@ from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gather
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
-__all__ = ["may_pad", "pad_channels"]
+__all__ = ["float32_lanes", "may_pad", "pad_channels"]
 
 MOST_WORK = 4 / 3
 """Ratio of output channels to the original ones above which an operator is left unchanged."""
@@ -49,30 +49,36 @@ FEWEST_ROWS = 4
 
 
 def pad_channels(
-    mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None, target: Any
+    mod: tvm.IRModule | CheckedModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    *,
+    dense: bool = True,
 ) -> tuple[tvm.IRModule, int]:
-    """Module with convolutions of NCHW data and dense layers padded to whole vectors of a CPU.
+    """Module with convolutions of NCHW data padded to whole vectors of a CPU, and dense layers.
 
-    Parameters are bound, as by :func:`bound_model`; with it comes the number of padded operators.
+    Without ``dense`` the latter stay. Parameters are bound, as by :func:`bound_model`; with it
+    comes the number of padded operators.
     """
     bound = bound_model(mod, params)
-    rewriter = _Rewriter(_float32_lanes(target))
+    rewriter = _Rewriter(float32_lanes(target), dense=dense)
     # Importers transpose the weights of dense layers, and repeat them for each entry of a batch.
-    dense = fold_moved_constants(multiply_rows_at_once(bound))
-    if not any(rewriter.pads(call) for call in kernel_calls(dense["main"].body)):
+    folded = fold_moved_constants(multiply_rows_at_once(bound))
+    if not any(rewriter.pads(call) for call in kernel_calls(folded["main"].body)):
         return bound, 0
-    parts = in_parts(dense)
+    parts = in_parts(folded)
     return with_body(parts, rewriter.rewrite(parts["main"].body)), rewriter.padded
 
 
 def may_pad(typed: tvm.IRModule, target: Any) -> bool:
     """True if ``main`` of a typed module has something to pad, if its weights are constants."""
-    rewriter = _Rewriter(_float32_lanes(target))
+    rewriter = _Rewriter(float32_lanes(target))
     body = multiply_rows_at_once(typed)["main"].body
     return any(rewriter.pads(call, unbound=True) for call in kernel_calls(body))
 
 
-def _float32_lanes(target: Any) -> int:
+def float32_lanes(target: Any) -> int:
+    """Float32 numbers in a vector of a CPU."""
     with resolve_target(target):
         return int(get_simd_32bit_lanes())
 
@@ -80,8 +86,9 @@ def _float32_lanes(target: Any) -> int:
 class _Rewriter:
     """Rewriter of one function, from its inputs to its result."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, *, dense: bool = True) -> None:
         self.padded = 0
+        self._pads_dense = dense
         self._lanes = lanes
         self._values: dict[relay.Expr, Value] = {}
         self._plains: dict[relay.Expr, relay.Expr] = {}
@@ -98,7 +105,9 @@ class _Rewriter:
             suits = int(call_attribute(call, "groups", 1)) == 1
         else:
             suits = (
-                _is_dense(call, unbound=unbound) and int(call.checked_type.shape[0]) >= FEWEST_ROWS
+                self._pads_dense
+                and _is_dense(call, unbound=unbound)
+                and int(call.checked_type.shape[0]) >= FEWEST_ROWS
             )
         channels = int(call.args[1].checked_type.shape[0]) if suits else 0
         return suits and channels < self._wanted(call) <= MOST_WORK * channels

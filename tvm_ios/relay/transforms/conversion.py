@@ -9,7 +9,7 @@ A combination for which TVM 0.17 has no kernel, or a wrong one, is refused here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import tvm
@@ -26,7 +26,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.runtime.base.device import is_gpu_target
 
-__all__ = ["convert", "count_other_layouts", "require_float32_kernels"]
+__all__ = ["convert", "count_other_layouts", "lay_out", "require_float32_kernels"]
 
 HALF = "float16"
 LAID_OUT = (
@@ -82,6 +82,33 @@ def convert(
             ) from error
     _require_right_kernels(converted, target)
     return fold_moved_constants(converted)
+
+
+def lay_out(module: tvm.IRModule, layouts: Mapping[relay.Call, str]) -> tvm.IRModule:
+    """Typed module with convolutions of ``main`` in these layouts; other operators follow them.
+
+    Calls that share their attributes share the layout of one of them.
+    """
+    wanted = {call.attrs: layout for call, layout in layouts.items()}
+    names = [name for name in CONVOLUTIONS if any(is_call_of(each, name) for each in layouts)]
+
+    def rule(stock: Any, name: str) -> Any:
+        def laid_out(attrs: Any, inputs: Any, types: Any, _desired: Any) -> relay.Expr:
+            if attrs not in wanted:
+                return relay.Call(relay.op.get(name), inputs, attrs)
+            return stock(attrs, inputs, types, [wanted[attrs], "default"])
+
+        return laid_out
+
+    followers = [name for name in (*_followers(), *LAID_OUT) if name not in names]
+    with ExitStack() as stack:
+        stack.enter_context(pass_context())
+        stack.enter_context(_with_attribute(followers, CONVERT_LAYOUT, None))
+        for name in names:
+            own = rule(relay.op.get(name).get_attr(CONVERT_LAYOUT), name)
+            stack.enter_context(_with_attribute([name], CONVERT_LAYOUT, own))
+        passes = relay.transform.ConvertLayout({name: ["NHWC", "default"] for name in names})
+        return fold_moved_constants(_run(module, passes))
 
 
 def count_other_layouts(module: tvm.IRModule, layout: str) -> int:

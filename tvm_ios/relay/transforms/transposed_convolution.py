@@ -14,7 +14,7 @@ NaN in the data reach as far as the larger kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -29,7 +29,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 
-__all__ = ["convolve_transposed", "has_transposed"]
+__all__ = ["convolve_transposed", "has_transposed", "written_as_convolution"]
 
 TRANSPOSED = "nn.conv2d_transpose"
 MOST_WORK = 2.5
@@ -50,23 +50,38 @@ def has_transposed(typed: tvm.IRModule) -> bool:
 
 
 def convolve_transposed(
-    mod: tvm.IRModule | CheckedModule, params: Mapping[str, Any] | None
+    mod: tvm.IRModule | CheckedModule,
+    params: Mapping[str, Any] | None,
+    chosen: Collection[int] | None = None,
 ) -> tuple[tvm.IRModule, int]:
     """Module with transposed convolutions of NCHW data and constant weights as convolutions.
 
-    Only those of one group without dilation, whose zeros and ends do not make too many products.
+    Only those of one group without dilation, whose zeros and ends do not make too many products,
+    and of these the chosen ones by their number among the transposed ones; all where omitted.
     Parameters are bound, as by :func:`bound_model`; with it comes the number of such convolutions.
     """
     bound = bound_model(mod, params)
     parts = in_parts(bound)  # where weights that were computed of constants are constants
-    rewriter = _Rewriter()
+    rewriter = _Rewriter(chosen)
     body = rebuild(parts["main"].body, {}, rewriter.rewritten)
     return (with_body(parts, body), rewriter.written) if rewriter.written else (bound, 0)
 
 
+def written_as_convolution(call: relay.Call) -> relay.Call | None:
+    """Typed convolution that computes the products of a transposed one; None for others."""
+    form = _form_of(call)
+    if form is None:
+        return None
+    data = relay.var("data", call.args[0].checked_type)
+    body = form.convolution(data, form.weight(call.args[1].data.numpy()))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(body))["main"].body
+
+
 class _Rewriter:
-    def __init__(self) -> None:
+    def __init__(self, chosen: Collection[int] | None) -> None:
         self.written = 0
+        self._chosen = chosen
+        self._seen = 0
         self._spreads: dict[relay.Expr, _Spread] = {}
         """Values with channels put side by side, and how they were made."""
 
@@ -102,18 +117,13 @@ class _Rewriter:
         return constant(np.concatenate([values] * spread.form.stride**2, axis))
 
     def _convolution(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr | None:
-        form = _form_of(call)
+        number, self._seen = self._seen, self._seen + 1
+        wanted = self._chosen is None or number in self._chosen
+        form = _form_of(call) if wanted else None
         if form is None:
             return None
         self.written += 1
-        weight = form.weight(arguments[1].data.numpy())
-        convolution = relay.nn.conv2d(
-            arguments[0],
-            constant(weight),
-            channels=weight.shape[0],
-            kernel_size=weight.shape[2:],
-            padding=form.padding,
-        )
+        convolution = form.convolution(arguments[0], form.weight(arguments[1].data.numpy()))
         return self._spread(convolution, form, call)
 
     def _spread(self, value: relay.Expr, form: _Form, call: relay.Call) -> relay.Expr:
@@ -225,6 +235,16 @@ class _Form:
     def order(self) -> tuple[int, tuple[int, int], tuple[int, int]]:
         """Facts that decide where channels come to lie."""
         return self.stride, self.vertical.kept, self.horizontal.kept
+
+    def convolution(self, data: relay.Expr, weight: np.ndarray[Any, Any]) -> relay.Call:
+        """Convolution of data with the weights of :meth:`weight`."""
+        return relay.nn.conv2d(
+            data,
+            constant(weight),
+            channels=weight.shape[0],
+            kernel_size=weight.shape[2:],
+            padding=self.padding,
+        )
 
     def spread(self, value: relay.Expr) -> relay.Expr:
         """Channels of a value put side by side, those of one output after the other."""

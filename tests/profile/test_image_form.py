@@ -1,0 +1,131 @@
+"""Forms by prices, which a library says here without any measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.devices.traits import CPU
+from tvm_ios.profile.image_form import cheapest_form
+from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.transforms.bound_model import bound_model
+
+TARGET = resolve_target("llvm -mcpu=skylake-avx512")
+
+
+@dataclass
+class FakeLibrary:
+    """Library that computes any function, and its own device; a price of 0 is a refusal."""
+
+    price_ns: Callable[[FusedFunction], int]
+
+    def match(self, function: FusedFunction) -> FusedFunction:
+        return function
+
+    def complete(self, calls):
+        return {call: call if self.price_ns(call) else None for call in calls}
+
+    def found_ns(self, call):
+        return self.price_ns(call)
+
+
+def fake_call() -> SimpleNamespace:
+    @contextmanager
+    def opened() -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(libraries=lambda _: SimpleNamespace(open=lambda each: each))
+
+    return SimpleNamespace(open=opened, database=None, lanes=2, device=SimpleNamespace(traits=CPU))
+
+
+def form_by(price_ns: Callable[[FusedFunction], int], body: relay.Expr, **more) -> ImageForm | None:
+    function = relay.Function(relay.analysis.free_vars(body), body)
+    typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    params = {
+        each.name_hint: np.ones([int(n) for n in each.checked_type.shape], "float32")
+        for each in typed["main"].params
+        if each.name_hint != "x"
+    }
+    library = FakeLibrary(price_ns)
+    return cheapest_form(bound_model(typed, params), TARGET, library, fake_call(), **more)
+
+
+def chain(channels: int = 32) -> relay.Expr:
+    """A convolution of 3x3, and one of 1x1 behind it."""
+    value = relay.var("x", shape=(1, channels, 14, 14))
+    for name, size in (("a", 3), ("b", 1)):
+        weight = relay.var(name, shape=(channels, channels, size, size))
+        value = relay.nn.relu(
+            relay.nn.conv2d(
+                value, weight, channels=channels, kernel_size=(size, size), padding=size // 2
+            )
+        )
+    return value
+
+
+def layout_in(function: FusedFunction) -> str:
+    return str(function.calls[0].attribute("out_layout"))
+
+
+def wide(function: FusedFunction) -> bool:
+    return function.parameters[1].shape[-1] > 1
+
+
+def test_each_convolution_gets_its_cheaper_layout():
+    """Wide kernels last and others in blocks, where the move between them costs less."""
+
+    def price_ns(function: FusedFunction) -> int:
+        return 1_000 if wide(function) == (layout_in(function) == CHANNELS_LAST) else 10_000
+
+    assert form_by(price_ns, chain()) == ImageForm(layouts=(CHANNELS_LAST, BLOCKS))
+
+
+def test_a_gain_below_the_price_of_a_move_does_not_count():
+    def price_ns(function: FusedFunction) -> int:
+        return 1_000 if wide(function) == (layout_in(function) == CHANNELS_LAST) else 1_100
+
+    assert len({*form_by(price_ns, chain()).layouts}) == 1
+
+
+def test_what_a_library_refuses_with_channels_last_is_in_blocks_of_tvm():
+    def price_ns(function: FusedFunction) -> int:
+        return 0 if layout_in(function) == CHANNELS_LAST else 5_000
+
+    assert form_by(price_ns, chain()).layouts == (BLOCKS, BLOCKS)
+    assert form_by(lambda _: 0, chain()).layouts == (BLOCKS, BLOCKS)
+
+
+def test_channels_that_may_not_be_padded_lie_last():
+    """Unless the guess of TVM's own kernels is below the library's price."""
+    assert form_by(lambda _: 1_000, chain(20), pads=False).layouts == (CHANNELS_LAST,) * 2
+    assert form_by(lambda _: 10**9, chain(20), pads=False).layouts == (BLOCKS,) * 2
+
+
+def transposed() -> relay.Expr:
+    data, weight = relay.var("x", shape=(1, 16, 8, 8)), relay.var("w", shape=(16, 16, 2, 2))
+    return relay.nn.conv2d_transpose(data, weight, channels=16, kernel_size=(2, 2), strides=(2, 2))
+
+
+def test_a_transposed_convolution_is_written_anew_where_that_costs_less():
+    def slow_whole_ns(function: FusedFunction) -> int:
+        return 90_000 if "transpose" in function.calls[0].operator else 1_000
+
+    assert form_by(slow_whole_ns, transposed()).written == (0,)
+    assert form_by(lambda _: 1_000, transposed()).written == ()
+
+    def refused_whole(function: FusedFunction) -> int:
+        return 0 if "transpose" in function.calls[0].operator else 1_000
+
+    assert form_by(refused_whole, transposed()).written == (0,)
+
+
+def test_a_model_without_convolutions_has_no_form():
+    x = relay.var("x", shape=(4, 8))
+    assert form_by(lambda _: 1, relay.nn.dense(x, relay.var("w", shape=(8, 8)))) is None

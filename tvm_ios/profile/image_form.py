@@ -1,0 +1,158 @@
+"""Choice of a model's form by prices of its convolutions, before anything is compiled.
+
+Comes before the first build. An operator library is asked about each convolution by what it means,
+in either layout, and times it on the device; the cheapest layouts follow, with moves between them
+priced by their bytes. TVM's kernels compute what the library does not, and have a guessed price:
+they are compiled, and raced against the library's, in the chosen form only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
+from tvm_ios.devices.traits import Rates
+from tvm_ios.profile.build_candidates import BuildCandidate
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.dataflow import is_call_of, kernel_calls
+from tvm_ios.relay.functions.primitive import type_bytes
+from tvm_ios.relay.layouts.functions import PlacedConvolution, placed_convolution
+from tvm_ios.relay.layouts.image_form import with_written
+from tvm_ios.relay.layouts.places import CONVOLUTIONS, ImagePlaces, image_places
+from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
+from tvm_ios.relay.transforms.channel_padding import float32_lanes
+from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED, written_as_convolution
+from tvm_ios.runtime.libraries.protocol import OpenLibrary, OperatorLibrary
+
+__all__ = ["cheapest_form", "form_by_prices"]
+
+TVM_CHANNELS_LAST = 10
+"""Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
+Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
+"""Function that prices fused functions by a library in nanoseconds; None for what it lacks."""
+
+
+def form_by_prices(
+    call: MeasuringCall, libraries: Iterable[OperatorLibrary], *, pads: bool = True
+) -> Callable[[BuildCandidate, tvm.target.Target], ImageForm | None]:
+    """Function that chooses the cheapest form of a model's images.
+
+    The first of the libraries that likes a layout says the prices.
+    """
+    liked = [each for each in libraries if each.image_layout is not None]
+
+    def chosen(candidate: BuildCandidate, target: tvm.target.Target) -> ImageForm | None:
+        bound = bound_model(candidate.checked, candidate.params)
+        return cheapest_form(bound, target, liked[0], call, pads=pads)
+
+    return chosen
+
+
+def cheapest_form(
+    bound: tvm.IRModule,
+    target: tvm.target.Target,
+    library: OperatorLibrary,
+    call: MeasuringCall,
+    *,
+    pads: bool = True,
+) -> ImageForm | None:
+    """Cheapest form of a typed model with bound parameters; None without convolutions.
+
+    Without ``pads`` no channels are padded.
+    """
+    if not any(is_call_of(each, *CONVOLUTIONS) for each in kernel_calls(bound["main"].body)):
+        return None
+    parts = in_parts(bound)
+    with call.open() as session:
+        opened = session.libraries(call.database).open(library)
+        costs = _Costs(
+            priced=lambda functions: _priced(functions, library, opened),
+            rates=call.device.traits.rates,
+            lanes=call.lanes,
+            block=float32_lanes(target),
+            pads=pads,
+        )
+        written = costs.written(parts)
+        places = image_places(with_written(parts, written))
+        return ImageForm(written=written, layouts=cheapest_layouts(costs.of(places)))
+
+
+def _priced(
+    functions: Iterable[FusedFunction | None], library: OperatorLibrary, opened: OpenLibrary[Any]
+) -> list[int | None]:
+    calls = [None if each is None else library.match(each) for each in functions]
+    complete = opened.complete([each for each in calls if each is not None])
+    made = [None if each is None else complete[each] for each in calls]
+    return [None if each is None else opened.found_ns(each) for each in made]
+
+
+class _Costs:
+    """Costs of forms on one device."""
+
+    def __init__(self, *, priced: Priced, rates: Rates, lanes: int, block: int, pads: bool) -> None:
+        self._priced = priced
+        self._rates = rates
+        self._lanes = lanes
+        self._block = block
+        self._pads = pads
+
+    def of(self, places: ImagePlaces) -> LayoutCosts:
+        """Costs of all places of a model."""
+        placed = [placed_convolution(each) for each in places.convolutions]
+        # Both layouts of a convolution one after the other, so that noise hits them alike.
+        functions = [function for each in placed for function in self._functions(each)]
+        prices_ns = self._priced(functions)
+        blocks_ns = [
+            self._guess_ns(each) if ns is None else ns
+            for each, ns in zip(placed, prices_ns[::2], strict=True)
+        ]
+        last_ns = [
+            TVM_CHANNELS_LAST * self._guess_ns(each) if ns is None else ns
+            for each, ns in zip(placed, prices_ns[1::2], strict=True)
+        ]
+        return LayoutCosts(
+            blocks_ns=blocks_ns,
+            channels_last_ns=[
+                ns + self._moved_ns(copied)
+                for ns, copied in zip(last_ns, places.copied_bytes, strict=True)
+            ],
+            moves_ns={pair: self._moved_ns(moved) for pair, moved in places.moved_bytes.items()},
+        )
+
+    def written(self, parts: tvm.IRModule) -> tuple[int, ...]:
+        """Numbers of transposed convolutions that cost less as convolutions."""
+        calls = [each for each in kernel_calls(parts["main"].body) if is_call_of(each, TRANSPOSED)]
+        return tuple(number for number, each in enumerate(calls) if self._is_written(each))
+
+    def _is_written(self, call: relay.Call) -> bool:
+        convolution = written_as_convolution(call)
+        if convolution is None:
+            return False
+        (_, written), (_, whole) = (
+            self._functions(placed_convolution(each)) for each in (convolution, call)
+        )
+        written_ns, whole_ns = self._priced([written, whole])
+        if written_ns is None or whole_ns is None:
+            return whole_ns is None
+        return written_ns + self._moved_ns(type_bytes(convolution.checked_type)) < whole_ns
+
+    def _functions(
+        self, placed: PlacedConvolution | None
+    ) -> tuple[FusedFunction | None, FusedFunction | None]:
+        if placed is None:
+            return None, None
+        return placed.in_blocks(self._block, pads=self._pads), placed.channels_last()
+
+    def _guess_ns(self, placed: PlacedConvolution | None) -> int:
+        """Nanoseconds by TVM's kernels in blocks, about."""
+        flops = 0 if placed is None else placed.flops
+        return self._rates.least_ns + flops // (self._rates.flops_per_ns * self._lanes)
+
+    def _moved_ns(self, size_bytes: int) -> int:
+        """Nanoseconds to read and write so many bytes, about."""
+        return 2 * size_bytes // (self._rates.bytes_per_ns * self._lanes)

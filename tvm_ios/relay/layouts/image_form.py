@@ -1,0 +1,66 @@
+"""A model in a form of its images: some transposed convolutions written anew, all laid out.
+
+Comes before ``prepare``. Channels in blocks are padded to whole ones; those that lie last are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.image_layouts import CHANNELS_LAST, ImageForm
+from tvm_ios.errors import ModelError
+from tvm_ios.relay.inputs import CheckedModule
+from tvm_ios.relay.layouts.places import image_places
+from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
+from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.relay.transforms.conversion import lay_out
+from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
+from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
+
+__all__ = ["in_form", "with_written"]
+
+
+def in_form(
+    mod: tvm.IRModule | CheckedModule,
+    params: Mapping[str, Any] | None,
+    form: ImageForm,
+    target: Any,
+    *,
+    pads: bool = True,
+) -> tuple[tvm.IRModule, str]:
+    """Module in a form, with parameters bound, and a line that says what the form is.
+
+    Without ``pads`` no channels are padded.
+
+    Raises
+    ------
+    ModelError
+        If the form is of a model with other convolutions.
+    """
+    bound = with_written(in_parts(bound_model(mod, params)), form.written)
+    convolutions = image_places(bound).convolutions
+    if len(convolutions) != len(form.layouts):
+        raise ModelError(
+            f"the form has layouts of {len(form.layouts)} convolutions, and the model has "
+            f"{len(convolutions)}; search again for this model"
+        )
+    laid_out = lay_out(bound, dict(zip(convolutions, form.layouts, strict=True)))
+    laid_out, whole = keep_transposed_whole(laid_out)
+    padded = 0
+    if pads:
+        laid_out, padded = pad_channels(CheckedModule(laid_out), {}, target, dense=False)
+    last = form.layouts.count(CHANNELS_LAST)
+    blocks = len(convolutions) - last
+    told = f"{last} convolutions have channels last and {blocks} blocks of channels, by prices"
+    told += f"; {padded} are padded to whole blocks" if padded else ""
+    told += f"; {whole} transposed ones stay in one piece" if whole else ""
+    told += f"; {len(form.written)} were transposed ones" if form.written else ""
+    return laid_out, told
+
+
+def with_written(bound: tvm.IRModule, written: tuple[int, ...]) -> tvm.IRModule:
+    """Bound module with these transposed convolutions, by number, written as convolutions."""
+    return convolve_transposed(CheckedModule(bound), {}, written)[0] if written else bound

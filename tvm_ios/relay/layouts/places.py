@@ -1,0 +1,114 @@
+"""Places of a model that have a layout: its convolutions, with what follows each of them.
+
+Reads a typed module before it is prepared. TVM lets element-wise operators, poolings and
+concatenations follow the layout of their first image, and so they belong to its place here; another
+image of theirs is moved where it has another layout.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relay
+
+from tvm_ios.relay.dataflow import graph_order, is_call_of
+from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
+
+__all__ = ["CONVOLUTIONS", "ImagePlaces", "image_places"]
+
+CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
+"""Operators that are places of their own."""
+RANK = 4
+MOVERS = frozenset(
+    {
+        "batch_flatten",
+        "expand_dims",
+        "image.grid_sample",
+        "layout_transform",
+        "nn.batch_flatten",
+        "nn.batch_matmul",
+        "nn.depth_to_space",
+        "nn.space_to_depth",
+        "reshape",
+        "squeeze",
+        "transpose",
+    }
+)
+"""Operators that need plain axes, or make them."""
+COPYING = frozenset({"concatenate", "split", "strided_slice"})
+"""Operators that copy runs of channels where channels lie last, and are views in blocks."""
+
+
+@dataclass(slots=True)
+class ImagePlaces:
+    """Places of one model."""
+
+    convolutions: list[relay.Call] = field(default_factory=list)
+    """Convolution of each place."""
+    copied_bytes: list[int] = field(default_factory=list)
+    """Bytes that operators at each place copy with channels last only."""
+    moved_bytes: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    """Bytes that go from place to place, laid out anew if their layouts differ."""
+
+
+def image_places(module: tvm.IRModule) -> ImagePlaces:
+    """Places of the images in ``main`` of a typed module, in the order of its convolutions."""
+    places = ImagePlaces()
+    place_of: dict[relay.Expr, int] = {}
+    for expression in graph_order(module["main"].body):
+        if isinstance(expression, relay.Call):
+            _read_call(expression, places, place_of)
+        elif isinstance(expression, relay.TupleGetItem) and expression.tuple_value in place_of:
+            place_of[expression] = place_of[expression.tuple_value]
+    return places
+
+
+def _read_call(call: relay.Call, places: ImagePlaces, place_of: dict[relay.Expr, int]) -> None:
+    images = _placed_images(call, place_of)
+    if is_call_of(call, *CONVOLUTIONS):
+        place_of[call] = place = len(places.convolutions)
+        places.convolutions.append(call)
+        places.copied_bytes.append(0)
+    elif images and _follows(call):
+        # What is small, such as a gate of one number a channel, is moved to what is large.
+        place_of[call] = place = place_of[
+            max(images, key=lambda each: type_bytes(each.checked_type))
+        ]
+        if is_call_of(call, *COPYING) and _along_channels(call):
+            places.copied_bytes[place] += sum(map(_bytes_of, images))
+    else:
+        return
+    for image in images:
+        if place_of[image] != place:
+            places.moved_bytes[place_of[image], place] += _bytes_of(image)
+
+
+def _placed_images(call: relay.Call, place_of: Mapping[relay.Expr, int]) -> list[relay.Expr]:
+    """Arguments that lie at a place, those of a tuple one by one."""
+    flat = [
+        each
+        for argument in call.args
+        for each in (argument.fields if isinstance(argument, relay.Tuple) else [argument])
+    ]
+    return [each for each in flat if each in place_of]
+
+
+def _follows(call: relay.Call) -> bool:
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name in MOVERS:
+        return False
+    type_ = call.checked_type
+    results = type_.fields if isinstance(type_, tvm.ir.TupleType) else [type_]
+    return all(len(result.shape) == RANK for result in results)
+
+
+def _along_channels(call: relay.Call) -> bool:
+    axes = call_attribute(call, "axes" if is_call_of(call, "strided_slice") else "axis")
+    named = [axes] if isinstance(axes, int | tvm.tir.IntImm) else axes or ()
+    return any(int(axis) % RANK == 1 for axis in named)
+
+
+def _bytes_of(image: relay.Expr) -> int:
+    return type_bytes(image.checked_type)
