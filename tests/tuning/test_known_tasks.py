@@ -7,7 +7,7 @@ import json
 import pytest
 import tvm
 
-from tvm_ios.profile.build_candidates import ModelChange
+from tvm_ios.profile.build_candidates import Changed, ModelChange
 from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.autotvm.tasks import extract_tasks
 from tvm_ios.tuning.known_tasks import known_tasks
@@ -95,7 +95,9 @@ def test_the_form_that_a_build_may_choose_counts_as_well(branching, fork, tasks,
         name="the fork",
         without="as it is",
         phase="fork",
-        rewrite=lambda candidate, target: None if candidate.changes else (fork[0], "changed"),
+        rewrite=lambda candidate, target: (
+            None if candidate.changes else Changed(fork[0], "changed")
+        ),
     )
     as_it_is = ask()
     assert 0 < len(as_it_is.missing) < len(as_it_is.tasks)

@@ -30,7 +30,7 @@ from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed,
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["FORMS", "BuildCandidate", "ModelChange", "all_candidates", "changes_for"]
+__all__ = ["FORMS", "BuildCandidate", "Changed", "ModelChange", "all_candidates", "changes_for"]
 
 FORMS = 6
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
@@ -118,14 +118,13 @@ def changes_for(
     if not bits_may_change():
         return ()
     pads = pad_channels and traits.pads_channels
-    padding, rows = ([PADDING], [ROWS]) if pads else ([], [])
     liked = {each.image_layout for each in libraries if each.image_layout is not None}
     if liked:
         chosen = [] if choose_form is None else [_chosen_change(choose_form, pads=pads)]
-        return (*chosen, *rows, *map(_apart_change, liked))
+        return (*chosen, *map(_apart_change, liked))
     layouts = [_layout_change(each) for each in (traits.kernel_layout,) if each]
     convolved = [CONVOLVED] if traits.convolves_transposed else []
-    return (*layouts, *convolved, *padding, *rows)
+    return (*layouts, *convolved, *((PADDING, ROWS) if pads else ()))
 
 
 def all_candidates(
