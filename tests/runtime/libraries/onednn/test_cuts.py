@@ -54,6 +54,37 @@ def test_images_are_cut_and_channels_of_one_image_too():
     assert cut_call(call, (2, 1, 1))[0].call.data.extents[0] == 1
 
 
+def pixel_wise(**attributes) -> OnednnCall:
+    call = convolution(size=7, kernel=1)
+    data, result = (tensor((1, each, 7, 7), "acdb", place) for each, place in ((32, 0), (64, None)))
+    window = replace(call.window, padding=(0,) * 4)
+    made = replace(call, data=data, result=result, window=window, steps=())
+    return replace(made, **attributes)
+
+
+def test_pixels_are_cut_anywhere_where_each_is_computed_by_itself():
+    operands = [tensor((1, 64, 7, 7), "acdb", 3), tensor((1, 64, 1, 1), "abcd", 4)]
+    steps = tuple(Step(kind=StepKind.ADD, operand=each) for each in operands)
+    first, second = cut_call(pixel_wise(steps=steps), (1, 1, 2))
+    assert first.call.result.extents == (1, 64, 24, 1)
+    assert second.call.data.extents == (1, 32, 25, 1)
+    assert second.offsets == (24 * 32 * 4, 0, 0, 24 * 64 * 4, 0, 24 * 64 * 4)
+    assert whole_call(pixel_wise()).call.result.extents == (1, 64, 7, 7)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"steps": (Step(kind=StepKind.ADD, operand=tensor((1, 64, 7, 7), "abcd", 3)),)},
+        {"window": Window(strides=(1, 1), padding=(0, 1, 0, 1), dilation=(1, 1))},
+        {"weight": tensor((4, 16, 8, 1, 1), "abcde", 1)},
+    ],
+)
+def test_rows_are_cut_where_pixels_lie_otherwise_or_read_others(attributes):
+    parts = cut_call(pixel_wise(**attributes), (1, 1, 2))
+    assert parts is None or [part.call.result.extents[2] for part in parts] == [3, 4]
+
+
 def test_rows_are_cut_where_the_channels_of_a_row_lie_together():
     assert cut_call(convolution(), (1, 1, 2)) is None
     call = convolution(stride=2, size=11)

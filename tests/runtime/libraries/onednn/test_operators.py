@@ -248,6 +248,12 @@ CUTS = {
         [(1, 1, 2), (1, 1, 3), (1, 1, 7)],
     ),
     "channels of NHWC": (n.nhwc, [(1, 2, 1), (1, 4, 1)]),
+    "pixels": (
+        lambda dtype: n.residual(
+            n.convolution(dtype, shape=(2, 7, 5, 32), layout="NHWC", kernel=1), dtype
+        ),
+        [(1, 1, 1), (2, 1, 2), (2, 1, 3), (2, 2, 1)],
+    ),
     "groups of NHWC": (
         partial(n.convolution, shape=(1, 9, 9, 64), layout="NHWC", channels=64, groups=64),
         [(1, 2, 1)],

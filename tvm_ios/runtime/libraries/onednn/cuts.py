@@ -50,6 +50,7 @@ def whole_call(call: OnednnCall) -> CallPart:
 
 def cut_call(call: OnednnCall, counts: Counts) -> tuple[CallPart, ...] | None:
     """Parts of a call; None where it cannot be cut into these numbers."""
+    call = _as_one_column(call)
     axes = [list(_ranges(call, axis, count)) for axis, count in enumerate(counts)]
     if any(len(ranges) != count for ranges, count in zip(axes, counts, strict=True)):
         return None
@@ -74,6 +75,41 @@ def candidates(call: OnednnCall, lanes: int) -> tuple[Counts, ...]:
         if 1 < images < parts:
             wanted.append((images, -(-parts // images), 1))
     return tuple(counts for counts in dict.fromkeys(wanted) if cut_call(call, counts) is not None)
+
+
+def _as_one_column(call: OnednnCall) -> OnednnCall:
+    """A call whose pixels are computed each by itself, as one on images of one column.
+
+    They lie one after the other where channels lie last, so any number of them is a part, and seven
+    rows of seven pixels are halved.
+    """
+    images = [call.data, call.result, *(s.operand for s in call.steps if s.operand is not None)]
+    if not _is_pixel_wise(call) or any(each.format != CHANNELS_LAST[4] for each in images[:2]):
+        return call
+    whole = call.result.extents
+    spread = [each for each in images[2:] if each.extents[2:] != (1, 1)]
+    if any(each.extents != whole or each.format != CHANNELS_LAST[4] for each in spread):
+        return call
+
+    def column(tensor: OnednnTensor) -> OnednnTensor:
+        batch, channels, high, wide = tensor.extents
+        return replace(tensor, extents=(batch, channels, high * wide, 1))
+
+    steps = (s if s.operand is None else replace(s, operand=column(s.operand)) for s in call.steps)
+    return replace(call, data=column(call.data), result=column(call.result), steps=tuple(steps))
+
+
+def _is_pixel_wise(call: OnednnCall) -> bool:
+    """True for a convolution of one pixel to one pixel, without groups."""
+    window, weight = call.window, call.weight
+    return (
+        call.primitive is Primitive.CONVOLUTION
+        and window is not None
+        and weight is not None
+        and weight.extents[2:] == (1, 1)
+        and {*window.strides} == {1}
+        and not any(window.padding)
+    )
 
 
 def _ranges(call: OnednnCall, axis: int, count: int) -> Iterator[Range]:

@@ -12,7 +12,7 @@ from tvm_ios.support.extras import install_command
 
 __all__ = ["Onednn", "OnednnFacts", "OnednnRefusalError", "load_onednn"]
 
-_CHOICE = 9
+_CHOICE = 10
 """Version of the rules of ``onednn_prepare.h`` that choose among oneDNN's codes for a call; counted
 up with each change, since older measurements are of other code."""
 
