@@ -17,8 +17,11 @@ from tvm_ios.runtime.libraries.processor import Processor
 
 __all__ = ["choose", "fastest_counts", "least_times_ns"]
 
-TIMING = MeasureOptions(repeat=5, max_repeat=5, min_repeat_ms=2.0)
-"""Options of the timings of every number of parts, by turns, of which the best counts."""
+TIMING = MeasureOptions(repeat=6, max_repeat=6, min_repeat_ms=0.4)
+"""Options of the timings of every number of parts, by turns, of which the best counts: so many
+short ones say more than a few long ones."""
+FAR_SLOWER = 1.3
+"""Ratio to another number of parts from which on one is not timed to the end."""
 GAIN = 0.97
 """Share of the time of fewer parts that more parts have to stay below."""
 SPREAD_GAIN = 0.9
@@ -51,10 +54,15 @@ def least_times_ns(
     plan = _plan_of(call, len(ways))
     loaded, _memory = processor.load(plan, {})  # which lives as long as the cells
     loaded.bind(Kernel(prepared.function, prepared.resource) for prepared in ways.values())
-    cells = {}
+    cells: dict[Counts, Cell] = {}
+
+    def limit_ns() -> float:
+        return FAR_SLOWER * min(cell.least_ns for cell in cells.values())
+
     for number, counts in enumerate(ways):
         program = pool.program([[loaded.launch(number)]], [[]])
-        cells[counts] = Cell(partial(pool.time_ns, program), TIMING.number)
+        run_ns = partial(pool.time_ns, program)
+        cells[counts] = Cell(run_ns, TIMING.number, limit_ns=limit_ns)
     # Nobody waits for a better mode of the machine: all numbers of parts are timed in the same one.
     sample(list(cells.values()), TIMING, ModeWatch(lambda: 0.0, TIMING.mode))
     return {counts: cell.least_ns for counts, cell in cells.items()}
