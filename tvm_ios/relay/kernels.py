@@ -10,25 +10,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
-from typing import Any
 
 import tvm
-from tvm import auto_scheduler, relay
+from tvm import relay
 from tvm.ir.transform import PassContext
 from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.kernels.lowering_context import LOWER_PASSES
 from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic
-from tvm_ios.relay.context import ANSOR_SWITCH, remarks_logged
+from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.obstacles import is_dynamic
-from tvm_ios.relay.row_kernels import own_kernel
+from tvm_ios.relay.own_kernels import own_kernel
+from tvm_ios.relay.record_listeners import AnsorListener, AutoTvmListener, may_have_records
 from tvm_ios.relay.schedules.in_force import own_schedules
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["AnsorListener", "declare_kernels", "empty_compiler", "lower_kernels"]
+__all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
 """Attribute of functions for which TVM runs no kernel."""
@@ -72,10 +72,12 @@ def lower_kernels(
                 yield digest, earlier[digest]
                 continue
             found = own_kernel(function, target) if vectors and not watched else None
-            if found is None or PassContext.current().config.get(ANSOR_SWITCH):
-                with _preparing() if vectors else nullcontext(), AnsorListener() as ansor:
+            if found is None or may_have_records():
+                templates, ansor = AutoTvmListener(), AnsorListener()
+                with _preparing() if vectors else nullcontext(), templates, ansor:
                     by_tvm = _kernel_of_tvm(compiler, function, target)
-                found = by_tvm if found is None or ansor.answered else found
+                has_record = templates.answered or ansor.answered
+                found = by_tvm if found is None or has_record else found
             if found is not None:
                 stem, code = found
                 yield (
@@ -97,27 +99,6 @@ def _kernel_of_tvm(
         return None
     stem = NUMBER.sub("", str(lowered.prim_fn_var.name_hint))
     return stem, lowered.funcs[lowered.prim_fn_var]
-
-
-class AnsorListener(auto_scheduler.dispatcher.DispatchContext):  # type: ignore[misc]
-    """Listener that notes auto_scheduler's lookups of reductions, and passes them on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workloads: set[str] = set()
-        self.answered = False
-
-    def query(self, target: Any, key: Any, has_complex_op: bool, dag: Any, name: Any) -> Any:
-        """Schedule that the contexts around it hold; TVM calls this."""
-        state = self._old_ctx.query(target, key, has_complex_op, dag, name)
-        if has_complex_op:
-            self.workloads.add(str(key))
-            self.answered |= state is not None
-        return state
-
-    def update(self, target: Any, key: Any, state: Any) -> None:
-        """Schedule handed on to the context around; TVM calls this."""
-        self._old_ctx.update(target, key, state)
 
 
 def _preparing() -> AbstractContextManager[None]:

@@ -8,8 +8,8 @@ import tvm
 from tvm import relay
 
 from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, softmax, typed
+from tvm_ios.relay.own_kernels import own_kernel
 from tvm_ios.relay.row_kernels import row_kernel
-from tvm_ios.relay.row_kernels.kernel import own_kernel
 
 ROWS = [
     (197, 192),

@@ -10,7 +10,7 @@ from tvm.ir import Op
 
 from tvm_ios.relay.row_kernels.values import Value
 
-__all__ = ["is_dear", "is_vectorised", "passes_of", "readers_of"]
+__all__ = ["DEAR", "is_dear", "is_vectorised", "passes_of", "readers_of"]
 
 DEAR = frozenset(
     f"tir.{name}"

@@ -6,34 +6,13 @@ import tvm
 from tvm import relay, tir
 
 from tvm_ios.kernels.vector_math import preparing_lowering
-from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.row_kernels.emission import Emitter
 from tvm_ios.relay.row_kernels.few_rows import SplitEmitter, parts_of_rows
 from tvm_ios.relay.row_kernels.merging import with_long_axes
 from tvm_ios.relay.row_kernels.reader import read_computation
 from tvm_ios.relay.row_kernels.values import Computation, UnsuitableError
 
-__all__ = ["has_row_kernel", "own_kernel", "row_kernel"]
-
-NORMS = frozenset({"einsum", "nn.l2_normalize", "nn.log_softmax", "nn.softmax"})
-"""Operators whose functions may be computed row by row; norms kept whole sum by ``einsum``."""
-LONGEST_NAME = 80
-
-
-def own_kernel(
-    function: relay.Function, target: tvm.target.Target
-) -> tuple[str, tir.PrimFunc] | None:
-    """Name and code that replace TVM's for a fused, typed function; None where TVM's stay.
-
-    Only for CPUs, and where bits may change.
-    """
-    calls = all_calls(function.body)
-    names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
-    kernel = None if NORMS.isdisjoint(names) else row_kernel(function, target)
-    if kernel is None:
-        return None
-    stem = "_".join(["tvmgen_default_fused", *(name.replace(".", "_") for name in names)])
-    return stem[:LONGEST_NAME], kernel
+__all__ = ["has_row_kernel", "row_kernel"]
 
 
 def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimFunc | None:

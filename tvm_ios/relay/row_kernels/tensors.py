@@ -25,12 +25,19 @@ __all__ = [
 
 
 def tensors_of(
-    function: relay.Function, target: tvm.target.Target
+    function: relay.Function,
+    target: tvm.target.Target,
+    given: Mapping[relay.Expr, te.Tensor] | None = None,
 ) -> tuple[dict[te.Operation, str], te.Tensor]:
-    """Names of the parameters by placeholder, and the result, by TVM's compute rules."""
-    known: dict[relay.Expr, te.Tensor] = {}
+    """Names of the parameters by placeholder, and the result, by TVM's compute rules.
+
+    ``given`` are tensors of expressions that are computed otherwise.
+    """
+    known: dict[relay.Expr, te.Tensor] = dict(given or {})
     inputs: dict[te.Operation, str] = {}
     for expression in graph_order(function.body):
+        if expression in known:
+            continue
         if isinstance(expression, relay.Var):
             type_ = expression.checked_type
             known[expression] = te.placeholder(type_.shape, type_.dtype, expression.name_hint)

@@ -23,7 +23,8 @@ from tvm_ios.relay import StagedBuild
 from tvm_ios.relay.context import ANSOR_SWITCH, dispatch_contexts, quiet_lookups, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.functions.primitive import kernel_digest
-from tvm_ios.relay.kernels import AnsorListener, empty_compiler, lowering
+from tvm_ios.relay.kernels import empty_compiler, lowering
+from tvm_ios.relay.record_listeners import AnsorListener, AutoTvmListener
 from tvm_ios.report.records_in_force import (
     KernelRecord,
     MissingReason,
@@ -117,24 +118,6 @@ class _Asked:
         return any(_same_tensors(key, known.shape) for key in self.ansor)
 
 
-class _AutoTvmListener(autotvm.task.DispatchContext):  # type: ignore[misc]
-    """Listener that notes AutoTVM's lookups, and passes them on to the context around it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.workloads: set[Any] = set()
-        self.answered = False
-
-    def query(self, target: Any, workload: Any) -> Any:
-        config = self._old_ctx.query(target, workload)
-        self.workloads.add(workload)
-        self.answered |= not config.is_fallback
-        return config
-
-    def update(self, target: Any, workload: Any, cfg: Any) -> None:
-        self._old_ctx.update(target, workload, cfg)
-
-
 def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, ...]]]:
     """Fused functions, each once, with the names of their operators."""
     functions: dict[str, relay.Function] = {}
@@ -150,7 +133,7 @@ def _kernels(staged: StagedBuild) -> Iterator[tuple[relay.Function, tuple[str, .
 
 
 def _lowering_of(compiler: Any, function: relay.Function, target: tvm.target.Target) -> _Asked:
-    templates, ansor = _AutoTvmListener(), AnsorListener()
+    templates, ansor = AutoTvmListener(), AnsorListener()
     with quiet_lookups(), tvm_pipeline(), target, templates, ansor, lowering:
         compiler.lower(function, target)
     answered = None
