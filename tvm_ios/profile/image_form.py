@@ -33,6 +33,8 @@ __all__ = ["cheapest_form", "form_by_prices"]
 
 TVM_CHANNELS_LAST = 10
 """Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
+LEAST_MOVE_NS = 500
+"""Nanoseconds of a kernel that lays out few data anew, and of what waits for it."""
 Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
 """Function that prices fused functions by a library in nanoseconds; None for what it lacks."""
 
@@ -121,7 +123,10 @@ class _Costs:
                 ns + self._moved_ns(copied)
                 for ns, copied in zip(last_ns, places.copied_bytes, strict=True)
             ],
-            moves_ns={pair: self._moved_ns(moved) for pair, moved in places.moved_bytes.items()},
+            moves_ns={
+                pair: LEAST_MOVE_NS + self._moved_ns(moved)
+                for pair, moved in places.moved_bytes.items()
+            },
         )
 
     def written(self, parts: tvm.IRModule) -> tuple[int, ...]:

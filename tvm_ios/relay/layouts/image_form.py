@@ -13,6 +13,7 @@ import tvm
 from tvm_ios.core.image_layouts import CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import CheckedModule
+from tvm_ios.relay.layouts.enlargements import lay_out_small_images
 from tvm_ios.relay.layouts.places import image_places
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_padding import pad_channels
@@ -48,7 +49,7 @@ def in_form(
             f"{len(convolutions)}; search again for this model"
         )
     laid_out = lay_out(bound, dict(zip(convolutions, form.layouts, strict=True)))
-    laid_out, whole = keep_transposed_whole(laid_out)
+    laid_out, whole = keep_transposed_whole(lay_out_small_images(laid_out))
     padded = 0
     if pads:
         laid_out, padded = pad_channels(CheckedModule(laid_out), {}, target, dense=False)

@@ -73,10 +73,7 @@ def _read_call(call: relay.Call, places: ImagePlaces, place_of: dict[relay.Expr,
         places.convolutions.append(call)
         places.copied_bytes.append(0)
     elif images and _follows(call):
-        # What is small, such as a gate of one number a channel, is moved to what is large.
-        place_of[call] = place = place_of[
-            max(images, key=lambda each: type_bytes(each.checked_type))
-        ]
+        place_of[call] = place = place_of[images[0]]
         if is_call_of(call, *COPYING) and _along_channels(call):
             places.copied_bytes[place] += sum(map(_bytes_of, images))
     else:

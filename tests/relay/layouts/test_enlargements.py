@@ -1,0 +1,62 @@
+"""Layouts changed in front of enlargements: the same values, and fewer bytes that move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from tests.stock import stock_executor
+from tvm_ios.relay.context import tvm_pipeline
+from tvm_ios.relay.dataflow import is_call_of, kernel_calls
+from tvm_ios.relay.layouts.enlargements import lay_out_small_images
+
+SHAPE = (1, 4, 5, 3)
+
+
+def typed(body: relay.Expr) -> tvm.IRModule:
+    function = relay.Function(relay.analysis.free_vars(body), body)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+def enlarged(size: tuple[int, int], **attributes) -> relay.Expr:
+    return relay.image.resize2d(relay.var("x", shape=SHAPE), size, layout="NHWC", **attributes)
+
+
+def moved(value: relay.Expr) -> relay.Expr:
+    return relay.nn.relu(relay.layout_transform(value, "NHWC", "NCHW"))
+
+
+def output_of(mod: tvm.IRModule) -> np.ndarray:
+    with tvm_pipeline():
+        module = stock_executor(relay.build(mod, "llvm"))
+    module.run(x=np.random.default_rng(1).uniform(-1, 1, SHAPE).astype("float32"))
+    return module.get_output(0).numpy()
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"method": "nearest_neighbor", "rounding_method": "floor"},
+        {"method": "linear", "coordinate_transformation_mode": "align_corners"},
+        {"method": "cubic", "cubic_alpha": -0.75},
+    ],
+)
+def test_the_small_image_is_laid_out_anew(attributes):
+    mod = typed(moved(enlarged((8, 15), **attributes)))
+    found = lay_out_small_images(mod)
+    names = [call.op.name for call in kernel_calls(found["main"].body)]
+    assert names == ["layout_transform", "image.resize2d", "nn.relu"]
+    np.testing.assert_allclose(output_of(found), output_of(mod), rtol=1e-5, atol=1e-6)
+
+
+def test_a_smaller_image_and_one_with_two_readers_stay():
+    for value in (moved(enlarged((2, 2))), relay.nn.relu(enlarged((8, 8)))):
+        mod = typed(value)
+        assert lay_out_small_images(mod) is mod
+    value = enlarged((8, 8))
+    twice = relay.add(moved(value), relay.transpose(relay.exp(value), (0, 3, 1, 2)))
+    mod = typed(twice)
+    assert lay_out_small_images(mod) is mod
+    assert any(is_call_of(call, "layout_transform") for call in kernel_calls(mod["main"].body))
