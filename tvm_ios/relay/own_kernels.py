@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay, tir
 
+from tvm_ios.relay.attention import attention_kernel
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.grouped import OPERATORS, grouped_kernel
 from tvm_ios.relay.row_kernels import row_kernel
@@ -13,6 +14,8 @@ __all__ = ["own_kernel"]
 
 NORMS = frozenset({"einsum", "nn.l2_normalize", "nn.log_softmax", "nn.softmax"})
 """Operators whose functions may be computed row by row; norms kept whole sum by ``einsum``."""
+ATTENTION = frozenset({"einsum", "nn.softmax"})
+"""Operators that attention kept whole has."""
 LONGEST_NAME = 80
 
 
@@ -25,7 +28,9 @@ def own_kernel(
     """
     calls = all_calls(function.body)
     names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
-    if not NORMS.isdisjoint(names):
+    if ATTENTION <= {*names}:
+        kernel = attention_kernel(function, target)
+    elif not NORMS.isdisjoint(names):
         kernel = row_kernel(function, target)
     else:
         kernel = None if OPERATORS.isdisjoint(names) else grouped_kernel(function, target)

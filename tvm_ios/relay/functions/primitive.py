@@ -131,6 +131,8 @@ def _kind(calls: list[relay.Call]) -> str:
             "without_weight_transform"
         ):
             return "depthwise_conv2d" if _is_depthwise(call) else "conv2d"
+    if {"einsum", "nn.softmax"} <= {*names}:
+        return "attention"
     for part, kind in (
         ("conv1d", "conv1d"),
         ("conv3d", "conv3d"),
@@ -195,11 +197,22 @@ def _flops(call: relay.Call) -> int:
     if "dense" in name or "matmul" in name:
         axis = -2 if call_attribute(call, "transpose_a", False) else -1
         return 2 * outputs * int(call.args[0].checked_type.shape[axis])
+    if name == "einsum":
+        return _flops_of_sums(call)
     if "pool" in name:
         whole = call_attribute(call, "pool_size") is None
         inputs = _elements(call.args[0].checked_type)
         return inputs if whole else outputs * _window(call, "pool_size")
     return outputs
+
+
+def _flops_of_sums(call: relay.Call) -> int:
+    """Operations of an ``einsum``: an addition and, of two operands, a product for each term."""
+    sides = str(call.attrs.equation).split("->")[0].split(",")
+    extents: dict[str, int] = {}
+    for letters, type_ in zip(sides, call.args[0].checked_type.fields, strict=True):
+        extents.update(zip(letters, map(int, type_.shape), strict=True))
+    return len(sides) * math.prod(extents.values())
 
 
 def _window(call: relay.Call, attribute: str) -> int:

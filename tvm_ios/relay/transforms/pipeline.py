@@ -21,6 +21,7 @@ from tvm.ir.transform import PassContext
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
+from tvm_ios.relay.transforms.attention.whole_attention import keep_attention_whole
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.layout_text import without_layout_text
@@ -126,6 +127,7 @@ def _optimize(
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)
             sunk += alone
+            laid_out, _ = keep_attention_whole(laid_out, target)
             laid_out, _ = keep_norms_whole(laid_out, target)
         second = _FromLayouts()
         with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):
