@@ -105,7 +105,7 @@ def test_no_operator_of_small_versions_is_a_barrier(name: str) -> None:
 def test_query_key_and_value_are_computed_side_by_side() -> None:
     mod, params = bert_base(layers=1)
     graph = extract(prepare(mod, params, host_target()).module).graph
-    heads = next(operator for operator in graph.operators if operator.kind == "matmul")
+    heads = next(operator for operator in graph.operators if operator.kind == "attention")
     schedule = search_ios(graph, AnalyticalGpuCost("h100")).schedule
     (stage,) = [stage for stage in schedule.stages if len(stage.groups) > 1]
     first = [graph.operators[group[0]] for group in stage.groups]
