@@ -13,9 +13,8 @@ from tvm_ios.relay.row_kernels import row_kernel
 __all__ = ["own_kernel"]
 
 NORMS = frozenset({"einsum", "nn.l2_normalize", "nn.log_softmax", "nn.softmax"})
-"""Operators whose functions may be computed row by row; norms kept whole sum by ``einsum``."""
-ATTENTION = frozenset({"einsum", "nn.softmax"})
-"""Operators that attention kept whole has."""
+"""Operators whose functions may be computed row by row; norms and attention kept whole sum by
+``einsum``."""
 LONGEST_NAME = 80
 
 
@@ -28,10 +27,8 @@ def own_kernel(
     """
     calls = all_calls(function.body)
     names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
-    if ATTENTION <= {*names}:
-        kernel = attention_kernel(function, target)
-    elif not NORMS.isdisjoint(names):
-        kernel = row_kernel(function, target)
+    if not NORMS.isdisjoint(names):
+        kernel = attention_kernel(function, target) or row_kernel(function, target)
     else:
         kernel = None if OPERATORS.isdisjoint(names) else grouped_kernel(function, target)
     if kernel is None:

@@ -14,9 +14,7 @@ from tvm_ios.relay.row_kernels.values import UnsuitableError
 __all__ = ["attention_kernel", "has_attention_kernel"]
 
 
-def attention_kernel(
-    function: relay.Function, target: tvm.target.Target
-) -> tir.PrimFunc | None:
+def attention_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimFunc | None:
     """Lowered kernel of a fused, typed function; None where it is no attention.
 
     Only for CPUs, and where bits may change: sums are added up in another order than TVM's
