@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from tvm_ios.measure.machine_mode import ModeWatch
@@ -20,6 +21,10 @@ __all__ = ["choose", "fastest_counts", "least_times_ns"]
 TIMING = MeasureOptions(repeat=6, max_repeat=6, min_repeat_ms=0.4)
 """Options of the timings of every number of parts, by turns, of which the best counts: so many
 short ones say more than a few long ones."""
+LONG_NS = 4_000_000
+"""Nanoseconds of a call from which on fewer timings do: others disturb each of them alike."""
+FEW = 2
+"""Timings of long calls."""
 FAR_SLOWER = 1.3
 """Ratio to another number of parts from which on one is not timed to the end."""
 GAIN = 0.97
@@ -63,8 +68,12 @@ def least_times_ns(
         program = pool.program([[loaded.launch(number)]], [[]])
         run_ns = partial(pool.time_ns, program)
         cells[counts] = Cell(run_ns, TIMING.number, limit_ns=limit_ns)
+    first = next(iter(cells.values()))
+    timing = TIMING
+    if first.time_ns(1) > LONG_NS:
+        timing = replace(TIMING, warmup=1, repeat=FEW, max_repeat=FEW)
     # Nobody waits for a better mode of the machine: all numbers of parts are timed in the same one.
-    sample(list(cells.values()), TIMING, ModeWatch(lambda: 0.0, TIMING.mode))
+    sample(list(cells.values()), timing, ModeWatch(lambda: 0.0, timing.mode))
     return {counts: cell.least_ns for counts, cell in cells.items()}
 
 
