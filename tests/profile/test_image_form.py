@@ -108,6 +108,18 @@ def test_channels_that_may_not_be_padded_lie_last():
     assert form_by(lambda _: 10**9, chain(20), pads=False).layouts == (BLOCKS,) * 2
 
 
+def test_groups_lie_last_where_loops_of_ours_are_compiled_for_them():
+    def grouped(groups: int) -> relay.Expr:
+        data, weight = (
+            relay.var(name, shape=shape)
+            for name, shape in (("x", (1, 48, 56, 56)), ("w", (48, 48 // groups, 3, 3)))
+        )
+        return relay.nn.conv2d(data, weight, channels=48, kernel_size=(3, 3), groups=groups)
+
+    assert form_by(lambda _: 0, grouped(6)).layouts == (CHANNELS_LAST,)
+    assert form_by(lambda _: 0, grouped(8)).layouts == (BLOCKS,)
+
+
 def transposed() -> relay.Expr:
     data, weight = relay.var("x", shape=(1, 16, 8, 8)), relay.var("w", shape=(16, 16, 2, 2))
     return relay.nn.conv2d_transpose(data, weight, channels=16, kernel_size=(2, 2), strides=(2, 2))

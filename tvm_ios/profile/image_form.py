@@ -21,6 +21,7 @@ from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.functions.primitive import type_bytes
+from tvm_ios.relay.grouped.geometry import vector_of
 from tvm_ios.relay.layouts.functions import PlacedConvolution, placed_convolution
 from tvm_ios.relay.layouts.image_form import with_written
 from tvm_ios.relay.layouts.places import CONVOLUTIONS, ImagePlaces, image_places
@@ -109,14 +110,13 @@ class _Costs:
         # Both layouts of a convolution one after the other, so that noise hits them alike.
         functions = [function for each in placed for function in self._functions(each)]
         prices_ns = self._priced(functions)
-        blocks_ns = [
-            self._guess_ns(each) if ns is None else ns
-            for each, ns in zip(placed, prices_ns[::2], strict=True)
-        ]
-        last_ns = [
-            TVM_CHANNELS_LAST * self._guess_ns(each) if ns is None else ns
-            for each, ns in zip(placed, prices_ns[1::2], strict=True)
-        ]
+        blocks_ns, last_ns = (
+            [
+                self._cheapest_ns(each, ns, last=last)
+                for each, ns in zip(placed, prices_ns[last::2], strict=True)
+            ]
+            for last in (False, True)
+        )
         return LayoutCosts(
             blocks_ns=blocks_ns,
             channels_last_ns=[
@@ -153,6 +153,17 @@ class _Costs:
             return None, None
         return placed.in_blocks(self._block, pads=self._pads), placed.channels_last()
 
+    def _cheapest_ns(
+        self, placed: PlacedConvolution | None, library_ns: int | None, *, last: bool
+    ) -> int:
+        """Price by a library, or the guess for kernels that are compiled; ``last`` for NHWC."""
+        guess_ns = self._guess_ns(placed)
+        if placed is not None and _has_own_loops(placed, last=last):
+            return guess_ns if library_ns is None else min(guess_ns, library_ns)
+        if library_ns is not None:
+            return library_ns
+        return guess_ns * (TVM_CHANNELS_LAST if last else 1)
+
     def _guess_ns(self, placed: PlacedConvolution | None) -> int:
         """Nanoseconds by TVM's kernels in blocks, about."""
         flops = 0 if placed is None else placed.flops
@@ -161,3 +172,10 @@ class _Costs:
     def _moved_ns(self, size_bytes: int) -> int:
         """Nanoseconds to read and write so many bytes, about."""
         return 2 * size_bytes // (self._rates.bytes_per_ns * self._lanes)
+
+
+def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:
+    """True if a convolution's compiled kernel has loops of ours, as fast as a library's."""
+    inputs, outputs = (channels // placed.groups for channels in placed.channels)
+    suits = placed.groups > 1 and vector_of(placed.channels[1], inputs, outputs) is not None
+    return suits and placed.dtype == "float32" and (last or placed.depthwise)
