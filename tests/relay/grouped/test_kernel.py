@@ -41,6 +41,7 @@ GROUPED = [
     {"channels": 48, "size": (3, 15), "groups": 3, "kernel": (1, 3)},
     {"channels": 64, "size": (4, 4), "groups": 2, "dilation": (2, 2), "batch": 2},
     {"channels": 12, "size": (5, 5), "groups": 12, "outputs": 24},
+    {"channels": 12, "size": (5, 5), "groups": 12, "outputs": 24, "hwoi": False},
     {"channels": 24, "size": (5, 5), "groups": 12, "outputs": 12},
     {"channels": 24, "size": (5, 5), "groups": 3, "outputs": 48},
     {"channels": 4, "size": (3, 3), "groups": 2, "outputs": 24},
@@ -64,12 +65,14 @@ class Case:
         outputs: int | None = None,
         batch: int = 1,
         block: int = 0,
+        hwoi: bool = True,
         padding: tuple[int, ...] | None = None,
         **attributes: Any,
     ) -> None:
         self.groups = groups or channels
         self.outputs = outputs or channels
         self.block = block
+        self.hwoi = hwoi
         dilation = attributes.setdefault("dilation", (1, 1))
         attributes.setdefault("strides", (1, 1))
         around = [step * (extent - 1) // 2 for step, extent in zip(dilation, kernel, strict=True)]
@@ -101,7 +104,7 @@ class Case:
     @property
     def is_hwoi(self) -> bool:
         """True if TVM calls the convolution a depthwise one."""
-        return self.groups == self.data.shape[1]
+        return self.groups == self.data.shape[1] and self.hwoi
 
     @property
     def expression(self) -> relay.Expr:

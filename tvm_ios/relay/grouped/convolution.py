@@ -45,7 +45,7 @@ def _channels_last(
     _, high, wide, outputs = result
     each_inputs, each_outputs = inputs // groups, outputs // groups
     layout = str(attributes.kernel_layout)
-    plain = layout == "HWIO" and (each_inputs > 1 or each_outputs == 1)
+    plain = layout == "HWIO" and weight[2:] == (each_inputs, outputs)
     if not plain and not (layout == "HWOI" and each_inputs == 1):
         return None
     vector = vector_of(outputs, each_inputs, each_outputs)
