@@ -109,15 +109,17 @@ def test_channels_that_may_not_be_padded_lie_last():
 
 
 def test_groups_lie_last_where_loops_of_ours_are_compiled_for_them():
-    def grouped(groups: int) -> relay.Expr:
+    def grouped(groups: int, dilation: int = 1) -> relay.Expr:
         data, weight = (
             relay.var(name, shape=shape)
             for name, shape in (("x", (1, 48, 56, 56)), ("w", (48, 48 // groups, 3, 3)))
         )
-        return relay.nn.conv2d(data, weight, channels=48, kernel_size=(3, 3), groups=groups)
+        named = {"channels": 48, "kernel_size": (3, 3), "dilation": dilation}
+        return relay.nn.conv2d(data, weight, **named, groups=groups)
 
     assert form_by(lambda _: 0, grouped(6)).layouts == (CHANNELS_LAST,)
     assert form_by(lambda _: 0, grouped(8)).layouts == (BLOCKS,)
+    assert form_by(lambda _: 10**9, grouped(48, dilation=2)).layouts == (CHANNELS_LAST,)
 
 
 def transposed() -> relay.Expr:

@@ -178,4 +178,6 @@ def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:
     """True if a convolution's compiled kernel has loops of ours, as fast as a library's."""
     inputs, outputs = (channels // placed.groups for channels in placed.channels)
     suits = placed.groups > 1 and vector_of(placed.channels[1], inputs, outputs) is not None
-    return suits and placed.dtype == "float32" and (last or placed.depthwise)
+    # TVM puts no others into blocks.
+    in_blocks = placed.depthwise and ("dilation", (1, 1)) in placed.window
+    return suits and placed.dtype == "float32" and (last or in_blocks)

@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.host import host_target
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.kernels.vector_math import with_arithmetic
@@ -103,7 +103,7 @@ class Bench:
 
     def pointwise(self, rows: int, columns: int, channels: int, outputs: int) -> tuple[int, int]:
         """Call of oneDNN on so many rows, and its resource."""
-        attributes = {
+        attributes: dict[str, AttributeValue] = {
             "strides": (1, 1),
             "padding": (0, 0, 0, 0),
             "dilation": (1, 1),
