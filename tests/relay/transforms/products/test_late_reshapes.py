@@ -123,6 +123,19 @@ def test_a_value_that_others_read_keeps_its_shape():
     assert is_call_of(second.args[0], "reshape")
 
 
+@pytest.mark.parametrize("square", [lambda x: relay.power(x, relay.const(2.0)), lambda x: x * x])
+def test_the_square_of_a_norm_stays_with_its_sum(square):
+    """The value itself is read by others: the square is no step of the product."""
+    value = linear() + variable("r", *SEQUENCE)
+    mean = relay.mean(square(value), -1, keepdims=True)
+    module = reshape_after_steps(typed(value * relay.rsqrt(mean)))
+    names = [each.op.name for each in kernel_calls(module["main"].body)]
+    place = names.index("mean")
+    assert names[place - 1] in ("power", "multiply")
+    assert names[place - 2] == "reshape"
+    assert names.index("add") < place - 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 def test_bias_and_activation_are_in_the_kernel_of_their_product(exact):

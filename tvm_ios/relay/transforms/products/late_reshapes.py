@@ -7,14 +7,22 @@ they become kernels of their own, which no operator library computes with the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, with_body
+from tvm_ios.relay.dataflow import (
+    children,
+    copy_call,
+    graph_order,
+    is_call_of,
+    rebuild,
+    with_body,
+)
 from tvm_ios.relay.functions.primitive import call_attribute
 
 __all__ = ["reshape_after_steps"]
@@ -27,6 +35,7 @@ STEPS = (
     *(BIAS, "nn.leaky_relu", "nn.relu", "sigmoid", "subtract", "tanh"),
 )
 """Element-wise operators that operator libraries compute with a product, or parts of such."""
+REDUCTIONS = ("max", "mean", "sum", "variance")
 OF_NUMBERS = ("divide", "power")
 """Operators that libraries compute only with one number on their right."""
 
@@ -47,6 +56,7 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
     module itself is returned.
     """
     flat: dict[relay.Expr, _Flat] = {}
+    readers = _readers(module["main"].body)
     moved = 0
 
     def make(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
@@ -58,7 +68,7 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
         if is_call_of(call, *RESHAPES) and call.args[0] in flat:
             flat[call] = flat[call.args[0]]
             return relay.reshape(flat[call].value, _shape(call))
-        found = _step(call, arguments, flat)
+        found = None if _begins_norm(call, readers) else _step(call, arguments, flat)
         if found is None:
             return copy_call(call, arguments)
         flat[call] = found
@@ -69,6 +79,23 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
 
     body = rebuild(module["main"].body, {}, make)
     return with_body(module, body) if moved else module
+
+
+def _readers(body: relay.Expr) -> dict[relay.Expr, list[relay.Expr]]:
+    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
+    for each in graph_order(body):
+        for child in children(each):
+            readers[child].append(each)
+    return readers
+
+
+def _begins_norm(call: relay.Call, readers: Mapping[relay.Expr, list[relay.Expr]]) -> bool:
+    """True for a square that is only summed, of a value that others read, too.
+
+    It is no step of the product, and a reshape behind it would take the norm apart.
+    """
+    shared = any(len({*readers[each]}) > 1 for each in call.args)
+    return shared and all(is_call_of(each, *REDUCTIONS) for each in readers[call] or [call])
 
 
 def _step(
