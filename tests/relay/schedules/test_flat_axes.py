@@ -40,9 +40,13 @@ def test_last_axes_that_are_one_loop_over_memory_are_counted(name: str) -> None:
 
 BLOCKED = te.placeholder((2, 3, 5, 7, 16), name="b")
 TILES = {
-    "channels last": (topi.transpose(te.placeholder((2, 24, 5, 7)), (0, 2, 3, 1)), (2, 1, False)),
-    "channels first": (topi.transpose(te.placeholder((2, 5, 7, 24)), (0, 3, 1, 2)), (1, 2, False)),
-    "blocks": (topi.layout_transform(BLOCKED, "NCHW16c", "NCHW"), (1, 2, True)),
+    "channels last": (topi.transpose(te.placeholder((2, 24, 5, 7)), (0, 2, 3, 1)), (2, 1, 0)),
+    "channels first": (topi.transpose(te.placeholder((2, 5, 7, 24)), (0, 3, 1, 2)), (1, 2, 0)),
+    "blocks": (topi.layout_transform(BLOCKED, "NCHW16c", "NCHW"), (1, 2, 16)),
+    "blocks that fill no tile": (
+        topi.layout_transform(te.placeholder((1, 7, 5, 7, 22)), "NCHW22c", "NCHW"),
+        (1, 2, 22),
+    ),
     "too few channels": (topi.transpose(X, (0, 2, 3, 1)), None),
     "columns backwards": (topi.flip(te.placeholder((16, 16)), 1), None),
 }

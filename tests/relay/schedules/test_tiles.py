@@ -27,6 +27,22 @@ def test_less_than_a_tile_is_left_to_tvm(rows: int, columns: int) -> None:
     assert not shuffles_of(lower(relay.transpose(relay.var("x", shape=(rows, columns)))).function)
 
 
+@pytest.mark.parametrize(("block", "blocks"), [(12, 2), (22, 3), (11, 1)])
+@pytest.mark.parametrize("extents", [(3, 3), (5, 7), (1, 9)])
+def test_channels_that_fill_no_tile_are_blocked_and_back(
+    block: int, blocks: int, extents: tuple[int, int]
+) -> None:
+    data = np.random.default_rng(block).normal(size=(2, block * blocks, *extents)).astype("float32")
+    blocked = data.reshape(2, blocks, block, *extents).transpose(0, 1, 3, 4, 2)
+    there = relay.layout_transform(relay.var("x", shape=data.shape), "NCHW", f"NCHW{block}c")
+    np.testing.assert_array_equal(run(lower(there), [data]), blocked)
+    back = lower(
+        relay.layout_transform(relay.var("x", shape=blocked.shape), f"NCHW{block}c", "NCHW")
+    )
+    np.testing.assert_array_equal(run(back, [np.ascontiguousarray(blocked)]), data)
+    assert shuffles_of(back.function) == 8 * 3
+
+
 def test_the_same_tile_is_named_alike_each_time() -> None:
     value = relay.transpose(relay.var("x", shape=(17, 35)))
     first, second = lower(value), lower(value)

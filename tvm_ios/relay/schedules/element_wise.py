@@ -14,7 +14,6 @@ from tvm import te, tir
 from tvm_ios.relay.row_kernels.loops import ENOUGH_TASKS
 from tvm_ios.relay.row_kernels.tensors import stages_of
 from tvm_ios.relay.schedules.flat_axes import (
-    TILE,
     Tile,
     extents_of,
     flat_suffix,
@@ -106,8 +105,8 @@ def _schedule_tiles(stage: te.Stage, tile: Tile) -> None:
     rows = stage.fuse(*axes[begin : -tile.lanes])
     lanes = stage.fuse(*axes[-tile.lanes :])
     if tile.split:
-        chunk, rows = stage.split(rows, factor=TILE)
-        outer.append((chunk, _extent(axes[begin]) // TILE))
+        part, rows = stage.split(rows, factor=tile.split)
+        outer.append((part, _extent(axes[begin]) // tile.split))
     stage.reorder(*(axis for axis, _ in outer), rows, lanes)
     mark(stage, rows)
     if not tile.split and not _shares_outer(outer, elements):

@@ -102,13 +102,15 @@ class Tile:
     """Number of axes before the last ones that are the outer loop; next elements are read in it."""
     lanes: int
     """Number of last axes that are the inner loop; next elements are written in it."""
-    split: bool
-    """True if the outer loop is only :data:`TILE` iterations of its one axis."""
+    split: int
+    """Iterations of its one axis that the outer loop is only; 0 where it has all of its axes."""
 
 
 TILE = 8
 """Rows and columns of a tile that is transposed in registers; 16 take TVM long to lower, and are no
 faster."""
+LONGEST_PART = 64
+"""Iterations of the longest part of a loop that is looked at: channels of one block."""
 
 
 def transposed_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> Tile | None:
@@ -121,15 +123,21 @@ def transposed_suffix(axes: Sequence[tir.IterVar], reads: Sequence[Read]) -> Til
             break
         for first in range(second):
             rows = math.prod(extents[first:second])
-            for split in (False, True):
-                fits = second - first == 1 and rows % TILE == 0 if split else rows >= TILE
-                if fits and _is_transposed(axes, reads, first, second, split):
+            parts = _parts(rows) if second - first == 1 else []
+            for split in [0, *parts] if rows >= TILE else []:
+                if _is_transposed(axes, reads, first, second, split):
                     return Tile(second - first, len(axes) - second, split)
     return None
 
 
+def _parts(extent: int) -> list[int]:
+    """Iterations of equal parts of a loop that are at least a tile each, the longest part first."""
+    longest = min(extent // 2, LONGEST_PART)
+    return [part for part in range(longest, TILE - 1, -1) if extent % part == 0]
+
+
 def _is_transposed(
-    axes: Sequence[tir.IterVar], reads: Sequence[Read], first: int, second: int, split: bool
+    axes: Sequence[tir.IterVar], reads: Sequence[Read], first: int, second: int, split: int
 ) -> bool:
     loops = _Loops.over(axes, [slice(first, second), slice(second, None)], split=split)
     # A tile reads before it asks, and what a condition guards may lie outside of its tensor.
@@ -166,9 +174,9 @@ class _Loops:
 
     @classmethod
     def over(
-        cls, axes: Sequence[tir.IterVar], groups: Sequence[slice], *, split: bool = False
+        cls, axes: Sequence[tir.IterVar], groups: Sequence[slice], *, split: int = 0
     ) -> _Loops | None:
-        """Loops over groups of axes; with ``split`` the first only over tiles of its one axis."""
+        """Loops over groups of axes; the first only over ``split`` iterations of its one axis."""
         extents = [constant(axis.dom.extent) for axis in axes]
         analyzer = tvm.arith.Analyzer()
         for axis, extent in zip(axes, extents, strict=True):
@@ -181,10 +189,10 @@ class _Loops:
             loop = tir.Var(f"loop{number}", axes[group][0].var.dtype)
             variables.append(loop)
             if split and number == 0:
-                analyzer.bind(loop, tvm.ir.Range(0, TILE))
-                tile = tir.Var("tile", loop.dtype)
-                analyzer.bind(tile, tvm.ir.Range(0, own[0] // TILE))
-                moved[axes[group][0].var] = tile * TILE + loop
+                analyzer.bind(loop, tvm.ir.Range(0, split))
+                part = tir.Var("part", loop.dtype)
+                analyzer.bind(part, tvm.ir.Range(0, own[0] // split))
+                moved[axes[group][0].var] = part * split + loop
                 continue
             analyzer.bind(loop, tvm.ir.Range(0, math.prod(own)))
             for position, axis in enumerate(axes[group]):

@@ -6,6 +6,8 @@ between them the rows and columns of a tile change places by shuffles of two vec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tvm
 from tvm import tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
@@ -16,37 +18,48 @@ from tvm_ios.relay.schedules.flat_axes import TILE
 
 __all__ = ["transposed_in_tiles"]
 
+MANY = 4
+"""Tiles of which one may be computed twice, so that all others go by twos."""
+
 
 def transposed_in_tiles(rows: tir.For, lanes: tir.For) -> tir.Stmt:
     """Loops over rows of an output and the elements of each, in tiles.
 
-    Elements that fill no tile are computed one by one.
+    Where they fill no tile, the last one computes again what fills it.
     """
-    store = lanes.body
-    turned = _turned_loads(store, rows.loop_var, lanes.loop_var)
-    row_tiles, rows_left = divmod(int(rows.extent), TILE)
-    lane_tiles, lanes_left = divmod(int(lanes.extent), TILE)
-    if not turned or not row_tiles or not lane_tiles:
+    turned = _turned_loads(lanes.body, rows.loop_var, lanes.loop_var)
+    if not turned or min(int(rows.extent), int(lanes.extent)) < TILE:
         return tir.For(rows.loop_var, 0, rows.extent, rows.kind, lanes)
-    row, lane = _variable("row", rows), _variable("lane", lanes)
-
-    def at(row_index: tir.PrimExpr, lane_index: tir.PrimExpr) -> tir.Stmt:
-        return substitute(store, {rows.loop_var: row_index, lanes.loop_var: lane_index})
-
-    row_tile, lane_tile = _variable("row_tile", rows), _variable("lane_tile", lanes)
+    row_block, row_tile = (_variable(name, rows) for name in ("row_block", "row_tile"))
+    lane_block, lane_tile = (_variable(name, lanes) for name in ("lane_block", "lane_tile"))
+    some_rows, some_lanes = _together(rows, (4, 3, 2)), _together(lanes, (2,))
+    row_begin = _begin(row_block * some_rows + row_tile, rows)
+    lane_begin = _begin(lane_block * some_lanes + lane_tile, lanes)
+    nest = _tile(turned, rows, lanes, row_begin, lane_begin)
     serial = tir.ForKind.SERIAL
-    tiles: list[tir.Stmt] = [
-        tir.For(lane_tile, 0, lane_tiles, serial, _tile(turned, rows, lanes, row_tile, lane_tile))
-    ]
-    if lanes_left:
-        one = at(row_tile * TILE + row, lane_tiles * TILE + lane)
-        tiles.append(_twice(row, TILE, lane, lanes_left, one))
-    parts = [tir.For(row_tile, 0, row_tiles, rows.kind, sequence(tiles))]
-    if rows_left:
-        row, lane = _variable("row", rows), _variable("lane", lanes)
-        one = at(row_tiles * TILE + row, lane)
-        parts.append(_twice(row, rows_left, lane, int(lanes.extent), one))
-    return sequence(parts)
+    nest = tir.For(lane_tile, 0, some_lanes, serial, nest)
+    nest = tir.For(row_tile, 0, some_rows, serial, nest)
+    nest = tir.For(lane_block, 0, -(-_tiles(lanes) // some_lanes), serial, nest)
+    return tir.For(row_block, 0, -(-_tiles(rows) // some_rows), rows.kind, nest)
+
+
+def _together(loop: tir.For, numbers: Sequence[int]) -> int:
+    """Number of next tiles of a loop that are done one after another.
+
+    So lines of cache, which are longer than a tile, are read and written while they are near.
+    """
+    tiles = _tiles(loop)
+    return next((number for number in numbers if tiles % number == 0), 2 if tiles > MANY else 1)
+
+
+def _tiles(loop: tir.For) -> int:
+    return -(-int(loop.extent) // TILE)
+
+
+def _begin(tile: tir.PrimExpr, loop: tir.For) -> tir.PrimExpr:
+    """First iteration of a loop that a tile has."""
+    extent = int(loop.extent)
+    return tir.min(tile * TILE, extent - TILE)
 
 
 def _turned_loads(store: tir.BufferStore, row: tir.Var, lane: tir.Var) -> list[tir.BufferLoad]:
@@ -69,8 +82,8 @@ def _tile(
     turned: list[tir.BufferLoad],
     rows: tir.For,
     lanes: tir.For,
-    row_tile: tir.Var,
-    lane_tile: tir.Var,
+    row_begin: tir.PrimExpr,
+    lane_begin: tir.PrimExpr,
 ) -> tir.Stmt:
     """Statement of one tile: loads of vectors along rows, turned, and used along lanes."""
     # Memory of the size of a vector each, which LLVM makes registers.
@@ -85,13 +98,13 @@ def _tile(
         def vector(
             number: int, load: tir.BufferLoad = load, index: tir.PrimExpr = index
         ) -> tir.PrimExpr:
-            begin = {rows.loop_var: row_tile * TILE, lanes.loop_var: lane_tile * TILE + number}
+            begin = {rows.loop_var: row_begin, lanes.loop_var: lane_begin + number}
             return tir.BufferLoad(load.buffer, [tir.Ramp(substitute(index, begin), 1, TILE)])
 
         steps.append(_stored_transposed([vector(number) for number in range(TILE)], buffers))
     for number in range(TILE):
         lane = _variable("lane", lanes)
-        places = {rows.loop_var: row_tile * TILE + number, lanes.loop_var: lane_tile * TILE + lane}
+        places = {rows.loop_var: row_begin + number, lanes.loop_var: lane_begin + lane}
         columns = [buffers[number] for buffers in held]
         body = _with_loads(lanes.body, turned, columns, lane)
         body = substitute(body, places)
@@ -155,11 +168,6 @@ def _is_same(one: tir.BufferLoad, other: tir.BufferLoad) -> bool:
     # Structural equality of loads takes any buffer for any other of its shape.
     same_place = bool(tvm.ir.structural_equal(one.indices, other.indices))
     return bool(one.buffer.same_as(other.buffer)) and same_place
-
-
-def _twice(row: tir.Var, rows: int, lane: tir.Var, lanes: int, body: tir.Stmt) -> tir.Stmt:
-    inner = tir.For(lane, 0, lanes, tir.ForKind.SERIAL, body)
-    return tir.For(row, 0, rows, tir.ForKind.SERIAL, inner)
 
 
 def _variable(name: str, loop: tir.For) -> tir.Var:
