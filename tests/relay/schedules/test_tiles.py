@@ -22,7 +22,7 @@ def test_a_tile_takes_two_shuffles_for_each_pair_and_bit(rows: int, columns: int
     assert shuffles_of(kernel.function) == 8 * 3
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(7, 40), (40, 7), (3, 3)])
+@pytest.mark.parametrize(("rows", "columns"), [(7, 40), (3, 3)])
 def test_less_than_a_tile_is_left_to_tvm(rows: int, columns: int) -> None:
     assert not shuffles_of(lower(relay.transpose(relay.var("x", shape=(rows, columns)))).function)
 

@@ -20,6 +20,7 @@ from tvm_ios.relay.schedules.flat_axes import (
     reads_of,
     transposed_suffix,
 )
+from tvm_ios.relay.schedules.patterns import LANES, Pattern, pattern_suffix
 from tvm_ios.relay.schedules.whole_vectors import mark
 
 __all__ = ["HELD", "schedule_element_wise"]
@@ -54,6 +55,8 @@ def schedule_element_wise(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule 
     for out, found in zip(made, loops, strict=True):
         if isinstance(found, Tile):
             _schedule_tiles(schedule[out], found)
+        elif isinstance(found, Pattern):
+            _schedule_rows(schedule[out], found.axes, found.period)
         elif found is not None:
             _schedule_rows(schedule[out], found)
     return schedule
@@ -64,7 +67,7 @@ def _held_behind(outs: list[te.Tensor]) -> list[te.Tensor]:
     return [stage for stage in stages.values() if HELD in (stage.op.attrs or ())]
 
 
-def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
+def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | Pattern | int | None:
     """Number of last axes of an output that are one loop over memory, or two as a tile.
 
     None where it is not known.
@@ -76,17 +79,21 @@ def _loops(out: te.Tensor, others: list[te.Tensor]) -> Tile | int | None:
     if reads is None:
         return None
     flat = flat_suffix(out.op.axis, reads, segments=True)
-    tiled = out.dtype in TILED and not flat
-    return (transposed_suffix(out.op.axis, reads) if tiled else None) or flat
+    axes = out.op.axis
+    is_long = math.prod(extents[len(axes) - flat :]) >= LANES
+    if out.dtype not in TILED or is_long:
+        return flat
+    tile = None if flat else transposed_suffix(axes, reads)
+    return tile or pattern_suffix(axes, reads) or flat
 
 
-def _schedule_rows(stage: te.Stage, flat: int) -> None:
+def _schedule_rows(stage: te.Stage, flat: int, period: int = 0) -> None:
     axes = list(stage.op.axis)
     count = max(flat, 1)
     inner = stage.fuse(*axes[-count:])
     if flat or stage.is_output:
         # LLVM gathers faster by itself, but has no vector mathematics for what an output does then.
-        mark(stage, inner)
+        mark(stage, inner, period)
     if not stage.is_output and math.prod(map(_extent, axes)) < LONG:
         return
     elements = math.prod(_extent(axis) for axis in axes[-count:])

@@ -25,6 +25,7 @@ from tvm_ios.relay.schedules.segments import MOST_CUTS, conditions_of, cuts_of
 
 __all__ = [
     "TILE",
+    "Loops",
     "Read",
     "Tile",
     "extents_of",
@@ -86,7 +87,7 @@ def flat_suffix(
     ``segments`` allows conditions that change at known places of that loop.
     """
     for first in range(len(axes)):
-        loops = _Loops.over(axes, [slice(first, None)])
+        loops = Loops.over(axes, [slice(first, None)])
         if loops is not None and all(
             loops.steps(read) in ((0,), (1,)) or (segments and loops.cuts(read)) for read in reads
         ):
@@ -139,7 +140,7 @@ def _parts(extent: int) -> list[int]:
 def _is_transposed(
     axes: Sequence[tir.IterVar], reads: Sequence[Read], first: int, second: int, split: int
 ) -> bool:
-    loops = _Loops.over(axes, [slice(first, second), slice(second, None)], split=split)
+    loops = Loops.over(axes, [slice(first, second), slice(second, None)], split=split)
     # A tile reads before it asks, and what a condition guards may lie outside of its tensor.
     if loops is None or any(read.is_condition and not loops.always(read) for read in reads):
         return False
@@ -164,7 +165,7 @@ def _is_inlined(operation: te.Operation) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
+class Loops:
     """Groups of neighbouring axes, each as one loop."""
 
     variables: tuple[tir.Var, ...]
@@ -175,7 +176,7 @@ class _Loops:
     @classmethod
     def over(
         cls, axes: Sequence[tir.IterVar], groups: Sequence[slice], *, split: int = 0
-    ) -> _Loops | None:
+    ) -> Loops | None:
         """Loops over groups of axes; the first only over ``split`` iterations of its one axis."""
         extents = [constant(axis.dom.extent) for axis in axes]
         analyzer = tvm.arith.Analyzer()

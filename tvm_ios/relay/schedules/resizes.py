@@ -21,6 +21,7 @@ from tvm.topi.image.resize import (
 )
 from tvm.topi.tag import INJECTIVE
 
+from tvm_ios.relay.row_kernels.tensors import constant
 from tvm_ios.relay.schedules.element_wise import HELD
 from tvm_ios.relay.schedules.flat_axes import extents_of
 
@@ -30,6 +31,8 @@ CROPS = "tf_crop_and_resize"
 NEAREST = "nearest_neighbor"
 TAPS = {NEAREST: 1, "linear": 2, "cubic": 4}
 """Old elements along one axis that a new one is made from, by method."""
+POWERS = (1, 2, 4, 8)
+"""Factors whose quotients have no rounding error, so that nearest places are known."""
 FLOATS = ("float32", "float16")
 """Types that are interpolated. Sums of others are cut off, so that a last bit may change them by
 one."""
@@ -63,6 +66,8 @@ def resized(
     together = math.prod(extents[wide + 1 :])
     if not rule.suits(data.dtype, together):
         return None
+    if rule.repeats(extents[high], int(size[0])) and rule.repeats(extents[wide], int(size[1])):
+        return _repeated(data, {high: int(size[0]), wide: int(size[1])}, out_dtype)
     # Of an image that gets lower, rows would be made wider that nobody reads.
     grows = int(size[0]) >= extents[high]
     if grows and isinstance(data.op, te.ComputeOp):
@@ -85,6 +90,17 @@ class _Rule:
         """True for types and numbers of elements side by side that TVM's own is not better for."""
         suits = together < LONG_COPY if self.method == NEAREST else dtype in FLOATS
         return suits and self.coordinates != CROPS
+
+    def repeats(self, extent: int, target: int) -> bool:
+        """True if each element becomes as many as the image grows by, one after another."""
+        times, rest = divmod(target, extent)
+        is_exact = self.coordinates != "align_corners" and times in POWERS
+        if self.method != NEAREST or rest or not is_exact:
+            return False
+        old, new = tir.IntImm("int32", extent), tir.IntImm("int32", target)
+        found = (self._nearest(tir.IntImm("int32", at), old, new) for at in range(target))
+        within = (constant(te.max(te.min(place, old - 1), 0)) for place in found)
+        return all(place == at // times for at, place in enumerate(within))
 
     def along(self, data: te.Tensor, axis: int, target: int) -> tuple[list[int], Element]:
         """Shape and elements of a tensor with another extent of one axis."""
@@ -136,6 +152,18 @@ class _Rule:
         for number, other in enumerate(others):
             weight = tir.Select(tap == number, other, weight)
         return weight
+
+
+def _repeated(data: te.Tensor, targets: dict[int, int], dtype: str | None) -> te.Tensor:
+    """Image in which each element is as many as its axes grow by."""
+    times = {axis: target // int(data.shape[axis]) for axis, target in targets.items()}
+    shape = [targets.get(axis, int(extent)) for axis, extent in enumerate(data.shape)]
+
+    def element(*at: tir.PrimExpr) -> tir.PrimExpr:
+        old = (place // times.get(axis, 1) for axis, place in enumerate(at))
+        return data(*old).astype(dtype or data.dtype)
+
+    return _tensor(shape, element)
 
 
 def _tensor(shape: Sequence[int], element: Element, *, held: bool = False) -> te.Tensor:

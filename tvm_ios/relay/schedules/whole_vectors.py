@@ -16,21 +16,24 @@ from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
 from tvm_ios.relay.row_kernels.loops import allocated, sequence, vector
 from tvm_ios.relay.row_kernels.tensors import mentions
+from tvm_ios.relay.schedules.patterns import LANES
 from tvm_ios.relay.schedules.segments import segments_of, within_segment
+from tvm_ios.relay.schedules.shuffled import in_pattern
 from tvm_ios.relay.schedules.tiles import transposed_in_tiles
 
 __all__ = ["mark", "whole_vectors"]
 
 MARK = "tvm_ios_whole_vectors"
-LANES = 16
-"""Elements of a vector: as many float32 as AVX-512 has; LLVM cuts it where vectors are shorter."""
 SUMS = 4
 """Vectors of partial sums in a long row, since an addition waits for the one before."""
 
 
-def mark(stage: te.Stage, axis: tir.IterVar) -> None:
-    """Mark a loop in which memory is read side by side: it computes elements, or gathers one."""
-    stage.pragma(axis, MARK)
+def mark(stage: te.Stage, axis: tir.IterVar, period: int = 0) -> None:
+    """Mark a loop in which memory is read side by side: it computes elements, or gathers one.
+
+    With a period its reads repeat, further on each time.
+    """
+    stage.pragma(axis, MARK, period)
 
 
 def _in_whole_vectors(function: tir.PrimFunc, _module: object, _context: object) -> tir.PrimFunc:
@@ -62,7 +65,8 @@ def _finished(statement: tir.AttrStmt) -> tir.Stmt | None:
     ):
         gathers = int(loop.extent) >= 2 * LANES and _gathers(store)
         return _gathered_in_vectors(loop, store) if gathers else loop
-    return _computed_in_vectors(loop)
+    period = int(statement.value)
+    return (in_pattern(loop, period) if period else None) or _computed_in_vectors(loop)
 
 
 def _computed_in_vectors(loop: tir.For) -> tir.Stmt:
