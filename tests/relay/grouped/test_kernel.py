@@ -195,6 +195,12 @@ def test_what_follows_is_one_kernel(shape: dict[str, Any]) -> None:
     assert_right(case, after, reference, (bias, added))
 
 
+def test_images_beyond_the_second_cache_are_fetched_row_by_row() -> None:
+    case = Case(channels=80, size=(60, 41), strides=(2, 1))
+    assert "prefetch" in str(lower(case.expression).function)
+    assert_right(case)
+
+
 def test_functions_that_take_long_follow() -> None:
     def gelu(value: relay.Expr) -> relay.Expr:
         half, one = relay.const(0.5), relay.const(1.0)

@@ -96,7 +96,8 @@ class _Emitter:
         zeros = [tir.BufferStore(each, zero, [ramp(0, lanes)]) for each in sums]
         added = self._kernel_rows(place, tile, begin, sums)
         written = self._written(place, begin, sums)
-        return allocated(sums, sequence([*zeros, added, *written]))
+        fetched = self._fetched(place, tile, begin) if self.shape.is_far else []
+        return allocated(sums, sequence([*fetched, *zeros, added, *written]))
 
     def _written(
         self, place: _Place, begin: tir.PrimExpr, sums: Sequence[tir.Buffer]
@@ -125,6 +126,26 @@ class _Emitter:
         ]
         results = loop(len(sums), lambda number: written(kept, number * lanes, number))
         return [allocated([kept], sequence([*copies, results]))]
+
+    def _fetched(self, place: _Place, tile: Tile, begin: tir.PrimExpr) -> list[tir.Stmt]:
+        """Statements that have data fetched which this tile of the next row is the first to read.
+
+        Processors foresee no columns far apart.
+        """
+        shape, rows, step = self.shape, self.shape.rows, self.shape.columns.stride
+        last = rows.place(1, rows.kernel - 1)
+        elements = [
+            shape.data_place(
+                place.image,
+                place.block,
+                place.row * rows.stride + last - back,
+                begin * step + column,
+                place.channel,
+            )
+            for back in range(min(rows.stride, rows.kernel))
+            for column in range(tile.width * step)
+        ]
+        return [tir.Evaluate(_fetch(tir.BufferLoad(self.data, [each]))) for each in elements]
 
     def _kernel_rows(
         self, place: _Place, tile: Tile, begin: tir.PrimExpr, sums: Sequence[tir.Buffer]
@@ -187,6 +208,11 @@ class _Emitter:
 def _buffer(elements: int, name: str) -> tir.Buffer:
     # Of any other scope TVM would take it from its pool, which takes as long as a tile.
     return tir.decl_buffer((elements,), "float32", name, scope="global")
+
+
+def _fetch(element: tir.PrimExpr) -> tir.PrimExpr:
+    """Call that has data brought to the second cache, to be read."""
+    return tir.call_intrin("int32", "tir.prefetch", tir.address_of(element), 0, 2, 1)
 
 
 def _unfused(task: tir.Var, extents: Sequence[int]) -> list[tir.PrimExpr]:

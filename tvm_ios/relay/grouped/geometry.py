@@ -18,6 +18,8 @@ GAIN = 1.1
 """Times that shorter vectors have to save elements: they need more loads."""
 MOST_SUMS = 14
 """Results of a tile: their sums and the weights of a row of the kernel stay in registers."""
+NEAR_BYTES = 1 << 20
+"""Bytes of data and result that the second cache of a core has."""
 MOST_INPUTS = 8
 """Channels of a group of which each is code of its own, since data are shuffled."""
 
@@ -112,6 +114,12 @@ class Geometry:
     def is_depthwise(self) -> bool:
         """True if every channel is made from one of its own."""
         return self.group_inputs == self.group_outputs == 1
+
+    @property
+    def is_far(self) -> bool:
+        """True if data come from beyond the second cache, and not in the order of memory."""
+        result = self.blocks * self.channels * self.rows.result * self.columns.result
+        return not self.data.block and 4 * self.batch * (self.data.batch + result) > NEAR_BYTES
 
     @property
     def fills_vectors(self) -> bool:
