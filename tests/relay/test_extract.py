@@ -94,7 +94,7 @@ def test_convolutions_of_one_operand_name_the_same_operand(nets):
 
 
 def test_several_outputs_are_a_barrier(nets):
-    data = relay.var("data", shape=(1, 16, 8, 8))
+    data = relay.var("data", shape=(2, 16, 8, 8))
     pieces = relay.split(relay.nn.softmax(data, axis=1), 2, axis=1)
     output = relay.Tuple([relay.nn.max_pool2d(pieces[0], (2, 2)), pieces[1]])
     extraction = extracted(nets, output, data)

@@ -7,7 +7,7 @@ a thousand operators in a chain would exhaust Python's stack otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import tvm
 from tvm import relay
@@ -19,6 +19,7 @@ __all__ = [
     "all_calls",
     "callee",
     "children",
+    "computed_values",
     "copy_call",
     "fusion_pattern",
     "graph_order",
@@ -64,6 +65,19 @@ def children(expression: relay.Expr) -> list[relay.Expr]:
         f"main holds a {type(expression).__name__}, which no graph executor runs; "
         "prepare the module first with tvm_ios.relay.prepare, or run it on TVM's virtual machine"
     )
+
+
+def computed_values(order: Iterable[relay.Expr], params: Container[str] = ()) -> set[relay.Expr]:
+    """Expressions of a post-order that depend on an input; ``params`` are inputs that are none."""
+    found: set[relay.Expr] = set()
+    for each in order:
+        if isinstance(each, relay.Var):
+            depends = each.name_hint not in params
+        else:
+            depends = not found.isdisjoint(children(each))
+        if depends:
+            found.add(each)
+    return found
 
 
 def has_main(module: tvm.IRModule) -> bool:

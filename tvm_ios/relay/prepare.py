@@ -21,13 +21,13 @@ from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
+from tvm_ios.relay.transforms.bound_model import with_parameters
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
-from tvm_ios.relay.transforms.products.dense_products import multiply_by_dense
-from tvm_ios.relay.transforms.products.late_reshapes import reshape_after_steps
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
+from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -103,8 +103,7 @@ def prepare(
     if bits_may_change():
         typed = multiply_rows_at_once(typed)
         if not is_gpu_target(chosen):
-            # Sums are ordered otherwise, and steps in a product's kernel may be contracted with it.
-            typed = reshape_after_steps(multiply_by_dense(typed))
+            typed, arrays = in_one_spelling(with_parameters(typed, arrays)), {}
     # With instruments of the caller the pipeline runs whole, and nobody can stop it half-way.
     unshared = bool(len(PassContext.current().instruments)) and unshares(typed)
     fused = optimize(typed, arrays, chosen, opt_level, [UNSHARER] if unshared else [], sink=sink)

@@ -206,10 +206,14 @@ def _roll(inputs: list[Any], types: Sequence[str]) -> Any:
     """Values moved along axes; along the flattened tensor where there are none."""
     data, shifts, axes = inputs
     shape = _shape(data)
-    if axes:
-        return _tvms("aten::roll")([data, shifts, [axis % len(shape) for axis in axes]], types)
-    flat = _tvms("aten::roll")([relay.reshape(data, [-1]), shifts, [0]], types)
-    return relay.reshape(flat, shape)
+    if not axes:
+        return relay.reshape(_roll([relay.reshape(data, [-1]), shifts, [0]], types), shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        if place := -shift % shape[axis]:
+            ends = ((place, shape[axis]), (0, place))
+            parts = [relay.strided_slice(data, [a], [b], axes=[axis]) for a, b in ends]
+            data = relay.concatenate(parts, axis % len(shape))
+    return data
 
 
 def _round(inputs: list[Any], types: Sequence[str]) -> Any:  # noqa: ARG001

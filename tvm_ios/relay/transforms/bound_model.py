@@ -11,7 +11,7 @@ from tvm import relay
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters
 
-__all__ = ["bound_model", "in_parts"]
+__all__ = ["bound_model", "in_parts", "with_parameters"]
 
 
 def bound_model(
@@ -22,8 +22,12 @@ def bound_model(
     Changes that take a user's model begin with it, and return it where they change nothing.
     """
     typed = check_module(mod)
-    arrays = check_parameters(typed["main"], params)
-    main = relay.build_module.bind_params_by_name(typed["main"], arrays)
+    return with_parameters(typed, check_parameters(typed["main"], params))
+
+
+def with_parameters(typed: tvm.IRModule, arrays: Mapping[str, Any]) -> tvm.IRModule:
+    """Typed module of only ``main``, in which checked parameters are constants."""
+    main = relay.build_module.bind_params_by_name(typed["main"], dict(arrays))
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
 
 

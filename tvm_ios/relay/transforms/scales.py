@@ -16,7 +16,14 @@ from math import prod
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild, with_body
+from tvm_ios.relay.dataflow import (
+    computed_values,
+    copy_call,
+    graph_order,
+    is_call_of,
+    rebuild,
+    with_body,
+)
 
 __all__ = ["free_scales", "hold_scales"]
 
@@ -35,7 +42,7 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
     """
     main = module["main"]
     order = graph_order(main.body)
-    computed = _computed(order, params)
+    computed = computed_values(order, params)
     weights: dict[relay.Expr, int] = defaultdict(int)
     for each in order:
         if is_call_of(each, *WEIGHTED):
@@ -66,23 +73,6 @@ def free_scales(module: tvm.IRModule) -> tvm.IRModule:
         return arguments[0] if is_call_of(call, MARKER) else copy_call(call, arguments)
 
     return with_body(module, rebuild(module["main"].body, {}, unmark))
-
-
-def _computed(order: list[relay.Expr], params: Collection[str]) -> set[relay.Expr]:
-    """Expressions that depend on an input."""
-    found: set[relay.Expr] = set()
-    for each in order:
-        if isinstance(each, relay.Var):
-            depends = each.name_hint not in params
-        elif isinstance(each, relay.Call):
-            depends = any(argument in found for argument in each.args)
-        elif isinstance(each, relay.Tuple):
-            depends = any(field in found for field in each.fields)
-        else:
-            depends = isinstance(each, relay.TupleGetItem) and each.tuple_value in found
-        if depends:
-            found.add(each)
-    return found
 
 
 def _size(expression: relay.Expr) -> int:

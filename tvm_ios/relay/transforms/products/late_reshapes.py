@@ -68,7 +68,9 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
         if is_call_of(call, *RESHAPES) and call.args[0] in flat:
             flat[call] = flat[call.args[0]]
             return relay.reshape(flat[call].value, _shape(call))
-        found = None if _begins_norm(call, readers) else _step(call, arguments, flat)
+        found = _softmax(call, flat)
+        if found is None and not _begins_norm(call, readers):
+            found = _step(call, arguments, flat)
         if found is None:
             return copy_call(call, arguments)
         flat[call] = found
@@ -96,6 +98,16 @@ def _begins_norm(call: relay.Call, readers: Mapping[relay.Expr, list[relay.Expr]
     """
     shared = any(len({*readers[each]}) > 1 for each in call.args)
     return shared and all(is_call_of(each, *REDUCTIONS) for each in readers[call] or [call])
+
+
+def _softmax(call: relay.Call, flat: dict[relay.Expr, _Flat]) -> _Flat | None:
+    """Softmax along the last axis in the shape of the product before it; None for others."""
+    if not is_call_of(call, "nn.softmax") or call.args[0] not in flat:
+        return None
+    before, shape = flat[call.args[0]], _shape(call)
+    if int(call.attrs.axis) % len(shape) != len(shape) - 1 or before.shape[-1] != shape[-1]:
+        return None
+    return _Flat(relay.nn.softmax(before.value, axis=-1), before.shape)
 
 
 def _step(

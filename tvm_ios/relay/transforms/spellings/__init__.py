@@ -1,0 +1,1 @@
+"""One spelling for what importers write in several ways, before layouts are chosen."""
