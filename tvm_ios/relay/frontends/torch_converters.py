@@ -208,11 +208,12 @@ def _roll(inputs: list[Any], types: Sequence[str]) -> Any:
     shape = _shape(data)
     if not axes:
         return relay.reshape(_roll([relay.reshape(data, [-1]), shifts, [0]], types), shape)
-    for shift, axis in zip(shifts, axes, strict=True):
+    for shift, named in zip(shifts, axes, strict=True):
+        axis = named % len(shape)
         if place := -shift % shape[axis]:
             ends = ((place, shape[axis]), (0, place))
             parts = [relay.strided_slice(data, [a], [b], axes=[axis]) for a, b in ends]
-            data = relay.concatenate(parts, axis % len(shape))
+            data = relay.concatenate(parts, axis)
     return data
 
 
