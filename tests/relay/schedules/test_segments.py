@@ -85,3 +85,15 @@ def test_rolled_tensors_are_right(shape: tuple[int, ...], axis: int) -> None:
     first, second = relay.split(relay.var("x", shape=shape), [1], axis)
     kernel = lower(relay.concatenate([second, first], axis))
     np.testing.assert_array_equal(run(kernel, [data]), np.roll(data, -1, axis))
+
+
+@pytest.mark.parametrize("channels", [8, 19, 96])
+def test_patches_are_merged_by_one_kernel(channels: int) -> None:
+    data = random(2, 6, 4, channels)
+    value = relay.var("x", shape=data.shape)
+    places = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    slices = [relay.strided_slice(value, at, (99, 99), (2, 2), (1, 2)) for at in places]
+    kernel = lower(relay.nn.relu(relay.concatenate(slices, 3)))
+    expected = np.concatenate([data[:, high::2, wide::2] for high, wide in places], 3)
+    np.testing.assert_array_equal(run(kernel, [data]), np.maximum(expected, 0))
+    assert is_vectorised(kernel)

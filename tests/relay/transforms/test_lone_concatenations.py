@@ -77,10 +77,18 @@ def test_rows_are_copied_by_a_kernel_of_its_own(nets):
     model = tvm_ios.compile_schedule(module, params, CPU, lanes=1)
     kinds = [operator.kind for operator in model.graph.operators]
     assert sorted(kinds) == ["concatenate", "image.resize2d", "relu"]
-    assert kept(nets, rows(one, relay.exp(one)), one) == (1, 2)
-    assert kept(nets, relay.nn.relu(rows(one, one)), one) == (1, 1)
+    turned = relay.transpose(one, (0, 2, 1, 3))
+    assert kept(nets, rows(one, relay.exp(turned)), one) == (1, 2)
+    assert kept(nets, relay.nn.relu(rows(*[one] * 9)), one) == (1, 1)
+    assert kept(nets, relay.transpose(rows(one, one), (0, 3, 1, 2)), one) == (1, 1)
+
+
+def test_slices_and_activations_are_part_of_the_copy(nets):
+    one = image((1, 4, 4, 8), "one")
+    assert kept(nets, rows(one, relay.exp(one)), one) == (0, 0)
+    assert kept(nets, relay.nn.relu(rows(one, one)), one) == (0, 0)
     halves = relay.split(one, 2, axis=-1)
-    assert kept(nets, rows(halves[1], halves[0]), one) == (1, 3)
+    assert kept(nets, rows(halves[1], halves[0]), one) == (0, 0)
     assert kept(
         nets, relay.nn.layer_norm(rows(one, one), *[relay.const(np.ones(16, "float32"))] * 2), one
     ) == (0, 0)

@@ -13,7 +13,7 @@ from tvm import te, topi
 from tvm_ios.relay.schedules.element_wise import schedule_element_wise
 from tvm_ios.relay.schedules.flat_axes import extents_of
 
-__all__ = ["concatenated", "schedule_concatenation"]
+__all__ = ["MOST_PIECES", "concatenated", "schedule_concatenation"]
 
 MOST_PIECES = 8
 """Pieces up to which asking takes less time than copying: each costs a comparison in each loop."""

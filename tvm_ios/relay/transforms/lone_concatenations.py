@@ -1,10 +1,10 @@
 """Concatenations kept out of fusion where they are faster as operators of their own.
 
-Goes behind :mod:`tvm_ios.relay.transforms.concatenation`, for operators it could not move. A kernel
-that concatenates and computes asks for each element which piece it is of, and is not vectorised:
-behind a dense block it takes four times as long as one that scales a concatenated tensor. So a
-concatenation that can be a view stays one, and one along the innermost axis, which never is, stays
-a copy of rows. On a GPU only the former: a thread for each element asks at no cost.
+Goes behind :mod:`tvm_ios.relay.transforms.concatenation`, for operators it could not move. A
+concatenation that can be a view stays one. One along the innermost axis never is: it stays a copy
+of rows where it would be fused with operators that move elements to other rows and places, since
+such a kernel asks for each element which piece it is of, and is not vectorised. Slices and
+element-wise operators are part of the copy. On a GPU a thread for each element asks at no cost.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.schedules.concatenations import MOST_PIECES
 from tvm_ios.relay.transforms.concatenation import (
     are_views,
     count_readers,
@@ -31,6 +32,9 @@ from tvm_ios.relay.transforms.concatenation import (
 )
 
 __all__ = ["keep_concatenations_alone"]
+
+CUTS = ("strided_slice", "split")
+"""Operators that read rows, or parts of rows, as they lie."""
 
 
 def keep_concatenations_alone(
@@ -51,8 +55,12 @@ def keep_concatenations_alone(
             pieces = list(whole.args[0].fields)
             read_alone = whole is not expression and readers[whole] == 1
             would_fuse = read_alone and fusion_pattern(expression) <= OpPattern.INJECTIVE
+            turns = would_fuse and fusion_pattern(expression) > OpPattern.BROADCAST
+            scatters = any(_scatters(piece, readers) for piece in pieces)
+            too_many = len(pieces) > MOST_PIECES
             joins = any(_would_join(piece, readers) for piece in pieces)
-            if copies and _is_innermost(whole) and (would_fuse or joins):
+            asks = turns or scatters or (too_many and (would_fuse or joins))
+            if copies and _is_innermost(whole) and asks:
                 found[whole] = True
             elif would_fuse and _can_be_a_view(whole, pieces, readers):
                 found.setdefault(whole, False)
@@ -95,6 +103,22 @@ def _would_join(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
     if is_call_of(made, "annotation.stop_fusion") or (made is piece and readers[piece] > 1):
         return False
     return fusion_pattern(made) <= int(OpPattern.INJECTIVE)
+
+
+def _scatters(piece: relay.Expr, readers: Mapping[relay.Expr, int]) -> bool:
+    """True if the kernel would compute a piece whose rows are not read as they lie."""
+    waiting = [piece]
+    while waiting:
+        expression = waiting.pop()
+        if not _would_join(expression, readers):
+            continue
+        made = expression.tuple_value if isinstance(expression, relay.TupleGetItem) else expression
+        if not isinstance(made, relay.Call):
+            continue
+        if fusion_pattern(made) > OpPattern.BROADCAST and not is_call_of(made, *CUTS):
+            return True
+        waiting.extend(made.args)
+    return False
 
 
 def _can_be_a_view(
