@@ -45,7 +45,7 @@ def joined(axis: int) -> Compute:
 
 
 def parts(places: int | list[int], axis: int) -> Compute:
-    """All parts of a split as results."""
+    """Split whose parts are all results."""
     return lambda x: relay.split(x, places, axis).astuple()
 
 
@@ -60,12 +60,12 @@ def padded(*widths: int) -> Compute:
 
 
 def turned(*axes: int) -> Compute:
-    """Transpose."""
+    """Transpose with these axes of the input in turn."""
     return lambda x: relay.transpose(x, axes)
 
 
 def layout(old: str, new: str) -> Compute:
-    """Layout transform."""
+    """Layout transform from one layout of TVM to another."""
     return lambda x: relay.layout_transform(x, old, new)
 
 
@@ -305,7 +305,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main(wanted: list[str]) -> None:
-    """Race operators; write the table and the races of all."""
+    """Table and races of the operators whose names have a wanted part; stored if all are wanted."""
     chosen = {
         name: sizes
         for name, sizes in CASES.items()

@@ -23,7 +23,7 @@ class OneOperator:
     """Network that consists of one operator of float32."""
 
     compute: Compute
-    """What is computed of the inputs."""
+    """Function from the inputs to the result."""
     shapes: Sequence[tuple[int, ...]]
     """Shape of each input."""
 

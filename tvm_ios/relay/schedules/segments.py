@@ -27,8 +27,8 @@ CHANGES = {
     tir.EQ: (AT | BEHIND,) * 2,
     tir.NE: (AT | BEHIND,) * 2,
 }
-"""Where a comparison changes, by its kind: at the first iteration whose sides are equal or crossed,
-or at the first one behind. The second answer is that of differences that fall."""
+"""Iterations at which a comparison changes, by its kind, for sides whose difference rises and for
+those whose difference falls: the first one whose sides have met, or the first one behind."""
 MOST_CUTS = 24
 """Cuts up to which the code of each segment is worth its length."""
 
