@@ -1,4 +1,4 @@
-"""Networks of one operator, which are tuned as anybody would tune them."""
+"""Networks of one operator, for tables of what each takes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class OneOperator:
     shapes: Sequence[tuple[int, ...]]
     """Shape of each input."""
 
-    def model(self, *, lanes: int, exact: bool = False) -> Any:
-        """The network, tuned."""
+    @property
+    def module(self) -> tvm.IRModule:
+        """The network in Relay, with inputs ``x0``, ``x1`` and so on."""
         inputs = [relay.var(f"x{place}", shape=shape) for place, shape in enumerate(self.shapes)]
-        body = self.compute(*inputs)
-        module = tvm.IRModule.from_expr(relay.Function(inputs, body))
-        options = TuneOptions(build=BuildOptions(exact=exact))
-        return tvm_ios.tune(module, {}, lanes=lanes, options=options)
+        return tvm.IRModule.from_expr(relay.Function(inputs, self.compute(*inputs)))
 
     def executor(self, *, lanes: int, exact: bool = False) -> Any:
         """Executor of the tuned network, with inputs set."""
-        return self.executor_of(self.model(lanes=lanes, exact=exact), lanes=lanes)
+        options = TuneOptions(build=BuildOptions(exact=exact))
+        model = tvm_ios.tune(self.module, {}, lanes=lanes, options=options)
+        return self.executor_of(model, lanes=lanes)
 
     def executor_of(self, model: Any, *, lanes: int) -> Any:
         """Executor of the network by a model of it, with inputs set."""
