@@ -32,7 +32,7 @@ def transposed_in_tiles(rows: tir.For, lanes: tir.For) -> tir.Stmt:
         return tir.For(rows.loop_var, 0, rows.extent, rows.kind, lanes)
     row_block, row_tile = (_variable(name, rows) for name in ("row_block", "row_tile"))
     lane_block, lane_tile = (_variable(name, lanes) for name in ("lane_block", "lane_tile"))
-    some_rows, some_lanes = _together(rows, (4, 3, 2)), _together(lanes, (2,))
+    some_rows, some_lanes = _together(rows, (2, 3)), _together(lanes, (2,))
     row_begin = _begin(row_block * some_rows + row_tile, rows)
     lane_begin = _begin(lane_block * some_lanes + lane_tile, lanes)
     nest = _tile(turned, rows, lanes, row_begin, lane_begin)
