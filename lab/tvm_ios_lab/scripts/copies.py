@@ -329,7 +329,7 @@ def main(wanted: list[str]) -> None:
     (RESULTS / "copies.txt").write_text(text)
     origin = Measurement.here(program_command("tvm_ios_lab.scripts.copies")).origin()
     record = origin | {"rows": [row.as_record() for row in rows]}
-    (RESULTS / "copies.json").write_text(json.dumps(record, indent=1) + "\n")
+    (RESULTS / "copies.json").write_text(json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":
