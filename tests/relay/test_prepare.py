@@ -97,10 +97,12 @@ def test_the_callers_configuration_is_honoured(nets):
 def test_the_callers_instruments_see_the_passes(nets):
     timing = PassTimingInstrument()
     with tvm.transform.PassContext(opt_level=3, instruments=[timing]):
-        prepare(*one_convolution(nets), nets.target)
+        prepared = prepare(*one_convolution(nets), nets.target)
         profile = timing.render()
     assert "FuseOps" in profile
     assert "AlterOpLayout" in profile
+    assert "libraries may find fewer operators" in prepared.notes[-1]
+    assert not prepare(*one_convolution(nets), nets.target).notes
 
 
 def test_tuning_records_around_the_call_are_honoured(nets):

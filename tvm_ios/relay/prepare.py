@@ -24,7 +24,7 @@ from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, 
 from tvm_ios.relay.transforms.bound_model import with_parameters
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
-from tvm_ios.relay.transforms.pipeline import UNSHARER, optimize
+from tvm_ios.relay.transforms.pipeline import UNSHARER, may_be_held_back, optimize
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
@@ -117,6 +117,11 @@ def prepare(
         notes.append(
             f"TVM's pass {UNSHARER} would have duplicated shared operators of this model, "
             "so it was left out"
+        )
+    if not may_be_held_back():
+        notes.append(
+            "instruments or required passes of the PassContext make TVM's pipeline run whole: "
+            "norms and attention are several kernels each, libraries may find fewer operators"
         )
     return PreparedModule(
         module=_portable(fused.module),

@@ -35,7 +35,7 @@ from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_sim
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["UNSHARER", "Optimized", "only_from_fusion", "optimize"]
+__all__ = ["UNSHARER", "Optimized", "may_be_held_back", "only_from_fusion", "optimize"]
 
 LAYOUTS = "AlterOpLayout"
 """Last pass of the first half."""
@@ -100,7 +100,7 @@ def _optimize(
     disabled: tuple[str, ...],
     sink: bool,
 ) -> Optimized:
-    if not _may_be_held_back():
+    if not may_be_held_back():
         with tvm_pipeline(opt_level=opt_level, disabled=disabled):
             fused, rest = relay.optimize(module, target=target, params=dict(params))
         return Optimized(module=fused, params=rest, unshares=False)
@@ -137,7 +137,7 @@ def _optimize(
 
 def only_from_fusion() -> list[Any]:
     """Instruments that hold back the part of the pipeline before fusion, where that is allowed."""
-    return [_FromFusion()] if _may_be_held_back() else []
+    return [_FromFusion()] if may_be_held_back() else []
 
 
 def _layout_text() -> AbstractContextManager[None]:
@@ -147,7 +147,8 @@ def _layout_text() -> AbstractContextManager[None]:
     return without_layout_text()
 
 
-def _may_be_held_back() -> bool:
+def may_be_held_back() -> bool:
+    """True unless the caller's PassContext makes the pipeline run whole, without our passes."""
     current = PassContext.current()
     return not len(current.instruments) and not len(current.required_pass)
 
