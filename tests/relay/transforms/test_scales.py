@@ -75,7 +75,8 @@ def test_a_hard_swish_stays_out_of_the_weights_of_a_product(nets):
     module, params = nets.finish(product, data)
     prepared = prepare(module, params, resolve_target(nets.target))
     swish, dense = names(prepared.module)
-    assert swish == ["add", "clip", "multiply", "multiply"]
+    # Its sixth, one number, may be in them.
+    assert swish == ["add", "clip", "multiply"]
     assert dense[0] in ("nn.dense", "nn.contrib_dense_pack")
     image = nets.random_input(module)
     expected = nets.reference(module, params, image)[0]
