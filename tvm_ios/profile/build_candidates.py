@@ -21,7 +21,9 @@ from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relay.extract import is_prepared
 from tvm_ios.relay.inputs import CheckedModule, check_module
 from tvm_ios.relay.layouts.image_form import in_form
+from tvm_ios.relay.layouts.places import has_images
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
 from tvm_ios.relay.transforms.image_by_image import has_several_images, run_image_by_image
@@ -36,13 +38,14 @@ FORMS = 8
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
 else, or they are raced in another way, which outdates old choices."""
 
-_ChooseForm = Callable[["BuildCandidate", tvm.target.Target], ImageForm | None]
-"""Function that chooses the form of a candidate's images; None keeps it as it is."""
+_ChooseForm = Callable[[tvm.IRModule, tvm.target.Target], ImageForm | None]
+"""Function that chooses the form of a model with bound parameters and batch norms in parts; None
+keeps it as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change makes of a model."""
+    """Result of a change of a model."""
 
     mod: tvm.IRModule
     """Changed module, parameters bound."""
@@ -154,10 +157,14 @@ def _chosen_change(choose_form: _ChooseForm, *, pads: bool) -> ModelChange:
 def _chosen(
     choose_form: _ChooseForm, candidate: BuildCandidate, target: tvm.target.Target, *, pads: bool
 ) -> Changed | None:
-    form = None if is_prepared(candidate.checked.typed) else choose_form(candidate, target)
+    typed = candidate.checked.typed
+    if is_prepared(typed) or not has_images(typed):
+        return None
+    parts = in_parts(bound_model(candidate.checked, candidate.params))
+    form = choose_form(parts, target)
     if form is None:
         return None
-    mod, told = in_form(candidate.checked, candidate.params, form, target, pads=pads)
+    mod, told = in_form(CheckedModule(parts), {}, form, target, pads=pads)
     return Changed(mod, told, form)
 
 

@@ -17,15 +17,13 @@ from tvm import relay
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
 from tvm_ios.devices.traits import Rates
-from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.functions.primitive import type_bytes
 from tvm_ios.relay.grouped.geometry import vector_of
 from tvm_ios.relay.layouts.functions import PlacedConvolution, placed_convolution
 from tvm_ios.relay.layouts.image_form import with_written
-from tvm_ios.relay.layouts.places import CONVOLUTIONS, ImagePlaces, image_places
-from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
+from tvm_ios.relay.layouts.places import ImagePlaces, has_images, image_places
 from tvm_ios.relay.transforms.channel_padding import float32_lanes
 from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED, written_as_convolution
 from tvm_ios.runtime.libraries.protocol import OpenLibrary, OperatorLibrary
@@ -42,35 +40,33 @@ Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
 
 def form_by_prices(
     call: MeasuringCall, libraries: Iterable[OperatorLibrary], *, pads: bool = True
-) -> Callable[[BuildCandidate, tvm.target.Target], ImageForm | None]:
-    """Function that chooses the cheapest form of a model's images.
+) -> Callable[[tvm.IRModule, tvm.target.Target], ImageForm | None]:
+    """Function that chooses the cheapest form, by the models that :func:`cheapest_form` takes.
 
     The first of the libraries that likes a layout says the prices.
     """
     liked = [each for each in libraries if each.image_layout is not None]
 
-    def chosen(candidate: BuildCandidate, target: tvm.target.Target) -> ImageForm | None:
-        bound = bound_model(candidate.checked, candidate.params)
-        return cheapest_form(bound, target, liked[0], call, pads=pads)
+    def chosen(parts: tvm.IRModule, target: tvm.target.Target) -> ImageForm | None:
+        return cheapest_form(parts, target, liked[0], call, pads=pads)
 
     return chosen
 
 
 def cheapest_form(
-    bound: tvm.IRModule,
+    parts: tvm.IRModule,
     target: tvm.target.Target,
     library: OperatorLibrary,
     call: MeasuringCall,
     *,
     pads: bool = True,
 ) -> ImageForm | None:
-    """Cheapest form of a typed model with bound parameters; None without convolutions.
+    """Cheapest form of a model whose batch norms are in parts; None without convolutions.
 
-    Without ``pads`` no channels are padded.
+    Parameters are bound. Without ``pads`` no channels are padded.
     """
-    if not any(is_call_of(each, *CONVOLUTIONS) for each in kernel_calls(bound["main"].body)):
+    if not has_images(parts):
         return None
-    parts = in_parts(bound)
     with call.open() as session:
         opened = session.libraries(call.database).open(library)
         costs = _Costs(

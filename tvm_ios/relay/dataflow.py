@@ -7,7 +7,8 @@ a thousand operators in a chain would exhaust Python's stack otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import tvm
 from tvm import relay
@@ -27,6 +28,7 @@ __all__ = [
     "is_call_of",
     "kernel_calls",
     "local_function",
+    "readers_of",
     "rebuild",
     "resolve_field",
     "with_body",
@@ -78,6 +80,15 @@ def computed_values(order: Iterable[relay.Expr], params: Container[str] = ()) ->
         if depends:
             found.add(each)
     return found
+
+
+def readers_of(order: Iterable[relay.Expr]) -> Mapping[relay.Expr, Sequence[relay.Expr]]:
+    """Expressions that read each expression, in the order given; what nobody reads has none."""
+    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
+    for expression in order:
+        for child in children(expression):
+            readers[child].append(expression)
+    return readers
 
 
 def has_main(module: tvm.IRModule) -> bool:

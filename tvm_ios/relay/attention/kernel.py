@@ -6,9 +6,9 @@ import tvm
 from tvm import relay, tir
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tvm_ios.kernels.vector_math import preparing_lowering
 from tvm_ios.relay.attention.emission import Emitter
 from tvm_ios.relay.attention.reader import read_attention
+from tvm_ios.relay.row_kernels.calling_convention import lowered_kernel
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
 __all__ = ["attention_kernel", "has_attention_kernel"]
@@ -25,15 +25,9 @@ def attention_kernel(function: relay.Function, target: tvm.target.Target) -> tir
         attention = read_attention(function)
     except UnsuitableError:
         return None
-    buffers = attention.parameters
-    parameters = [tir.Var(buffer.name, "handle") for buffer in buffers]
-    with target, preparing_lowering():
-        kernel = tir.PrimFunc(
-            parameters,
-            Emitter(attention, int(get_simd_32bit_lanes())).statement(),
-            buffer_map=dict(zip(parameters, buffers, strict=True)),
-        ).with_attr("tir.noalias", True)
-        return tvm.lower(kernel, name="attention")["attention"]
+    with target:
+        statement = Emitter(attention, int(get_simd_32bit_lanes())).statement()
+    return lowered_kernel("attention", attention.parameters, statement, target)
 
 
 def has_attention_kernel(function: relay.Function) -> bool:

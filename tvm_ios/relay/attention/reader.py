@@ -16,6 +16,7 @@ from tvm_ios.relay.attention.places import RESHAPES, Moved, moved, operand, shap
 from tvm_ios.relay.attention.values import Attention, Operand, ScoreStep
 from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import is_call_of
+from tvm_ios.relay.row_kernels.calling_convention import as_row
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
 __all__ = ["STEPS", "read_attention"]
@@ -97,7 +98,7 @@ class _Reader:
             query=self._operand(query),
             key=self._operand(key),
             value=self._operand(value),
-            result=operand(_as_row(written), self._places(result)),
+            result=operand(as_row(written), self._places(result)),
             steps=tuple(steps),
             parameters=(*self.parameters.values(), written),
         )
@@ -158,7 +159,7 @@ class _Reader:
         buffer = self.parameters[found.parameter]
         if buffer.dtype != "float32":
             raise UnsuitableError
-        return operand(_as_row(buffer), found.numbers)
+        return operand(as_row(buffer), found.numbers)
 
 
 def _with_number(name: str, number: float) -> ScoreStep:
@@ -199,9 +200,3 @@ def _leads_to_product(expression: relay.Expr) -> bool:
         if isinstance(each, relay.Call):
             pending.extend(each.args)
     return False
-
-
-def _as_row(buffer: tir.Buffer) -> tir.Buffer:
-    """Elements of a buffer, one behind the other."""
-    length = int(np.prod([int(extent) for extent in buffer.shape]))
-    return tir.decl_buffer((length,), buffer.dtype, buffer.name, data=buffer.data)

@@ -6,12 +6,17 @@ data, and lays the result out anew; its data are smaller.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import children, copy_call, graph_order, is_call_of, rebuild, with_body
+from tvm_ios.relay.dataflow import (
+    copy_call,
+    graph_order,
+    is_call_of,
+    readers_of,
+    rebuild,
+    with_body,
+)
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 
 __all__ = ["lay_out_small_images"]
@@ -34,9 +39,9 @@ def lay_out_small_images(module: tvm.IRModule) -> tvm.IRModule:
     """Typed module whose enlarged images have the layout of their only reader."""
     body = module["main"].body
     order = graph_order(body)
-    readers = Counter(child for each in order for child in children(each))
+    readers = readers_of(order)
     late = {each for each in order if is_call_of(each, "layout_transform") and _is_late(each)}
-    late = {each for each in late if readers[each.args[0]] == 1}
+    late = {each for each in late if len(readers[each.args[0]]) == 1}
     if not late:
         return module
 

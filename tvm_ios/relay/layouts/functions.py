@@ -14,11 +14,10 @@ from tvm import relay
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.transforms.channel_padding import MOST_WORK
+from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED
 
 __all__ = ["PlacedConvolution", "placed_convolution"]
-
-MOST_WORK = 4 / 3
-"""Ratio of padded channels to the original ones above which channels are not padded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class PlacedConvolution:
     @property
     def transposed(self) -> bool:
         """True for a transposed convolution."""
-        return self.operator == "nn.conv2d_transpose"
+        return self.operator == TRANSPOSED
 
     @property
     def depthwise(self) -> bool:
@@ -128,7 +127,7 @@ def placed_convolution(call: relay.Call) -> PlacedConvolution | None:
     out_layout = str(call_attribute(call, "out_layout")) or data_layout
     result = dict(zip(out_layout, map(int, call.checked_type.shape), strict=True))
     names = ["strides", "padding", "dilation"]
-    names += ["output_padding"] if is_call_of(call, "nn.conv2d_transpose") else []
+    names += ["output_padding"] if is_call_of(call, TRANSPOSED) else []
     return PlacedConvolution(
         operator=call.op.name,
         dtype=str(call.checked_type.dtype),

@@ -16,11 +16,10 @@ from tvm import relay
 
 from tvm_ios.relay.dataflow import graph_order, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
+from tvm_ios.relay.transforms.conversion import CONVOLUTIONS
 
-__all__ = ["CONVOLUTIONS", "ImagePlaces", "image_places"]
+__all__ = ["ImagePlaces", "has_images", "image_places"]
 
-CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
-"""Operators that are places of their own."""
 RANK = 4
 MOVERS = frozenset(
     {
@@ -52,6 +51,11 @@ class ImagePlaces:
     """Bytes that operators at each place copy with channels last only."""
     moved_bytes: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     """Bytes that go from place to place, laid out anew if their layouts differ."""
+
+
+def has_images(module: tvm.IRModule) -> bool:
+    """True if ``main`` has a convolution, and so a place."""
+    return any(is_call_of(each, *CONVOLUTIONS) for each in graph_order(module["main"].body))
 
 
 def image_places(module: tvm.IRModule) -> ImagePlaces:

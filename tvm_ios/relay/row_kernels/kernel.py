@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relay, tir
 
-from tvm_ios.kernels.vector_math import preparing_lowering
+from tvm_ios.relay.row_kernels.calling_convention import lowered_kernel
 from tvm_ios.relay.row_kernels.emission import Emitter
 from tvm_ios.relay.row_kernels.few_rows import SplitEmitter, parts_of_rows
 from tvm_ios.relay.row_kernels.merging import with_long_axes
@@ -28,16 +28,7 @@ def row_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimF
         return None
     parts = parts_of_rows(computation)
     emitter = Emitter(computation) if parts == 1 else SplitEmitter(computation, parts)
-    handles = {buffer.data: buffer for buffer in computation.parameters}
-    parameters = [tir.Var(buffer.name, "handle") for buffer in computation.parameters]
-    kernel = tir.PrimFunc(
-        parameters,
-        emitter.statement(),
-        buffer_map=dict(zip(parameters, handles.values(), strict=True)),
-    ).with_attr("tir.noalias", True)
-    with target, preparing_lowering():
-        lowered = tvm.lower(kernel, name="row_kernel")
-    return lowered["row_kernel"]
+    return lowered_kernel("row_kernel", computation.parameters, emitter.statement(), target)
 
 
 def has_row_kernel(function: relay.Function, target: tvm.target.Target) -> bool:

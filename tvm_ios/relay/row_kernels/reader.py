@@ -14,6 +14,7 @@ from itertools import pairwise
 import tvm
 from tvm import relay, te, tir
 
+from tvm_ios.relay.row_kernels.calling_convention import as_row
 from tvm_ios.relay.row_kernels.costs import is_vectorised
 from tvm_ios.relay.row_kernels.tensors import (
     at_indices,
@@ -58,7 +59,7 @@ def read_computation(function: relay.Function, target: tvm.target.Target) -> Com
         reduced=tuple(reader.reduced),
         parameters=(*reader.parameters, result),
         values=tuple(reader.values),
-        result=_as_row(result),
+        result=as_row(result),
         place=reader.affine(flat_index(shape_of(output), indices)),
     )
 
@@ -75,12 +76,6 @@ def _cuts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
         if not any(outer % inner for outer, inner in pairwise(finer)):
             cuts = finer
     return cuts
-
-
-def _as_row(buffer: tir.Buffer) -> tir.Buffer:
-    """Elements of a buffer, one behind the other."""
-    length = math.prod(int(extent) for extent in buffer.shape)
-    return tir.decl_buffer((length,), buffer.dtype, buffer.name, data=buffer.data)
 
 
 class _Reader:
@@ -102,7 +97,7 @@ class _Reader:
             tensor = operation.output(0)
             buffer = tir.decl_buffer(shape_of(tensor), tensor.dtype, name)
             self.parameters.append(buffer)
-            self._rows[operation] = _as_row(buffer)
+            self._rows[operation] = as_row(buffer)
         self._known: dict[te.Operation, list[tuple[tir.PrimExpr, Value]]] = {}
         self._analyzer = tvm.arith.Analyzer()
         for axis, extent in zip(axes, extents, strict=True):

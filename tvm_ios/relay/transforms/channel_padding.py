@@ -40,7 +40,7 @@ from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gather
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
-__all__ = ["float32_lanes", "may_pad", "pad_channels"]
+__all__ = ["MOST_WORK", "float32_lanes", "may_pad", "pad_channels"]
 
 MOST_WORK = 4 / 3
 """Ratio of output channels to the original ones above which an operator is left unchanged."""

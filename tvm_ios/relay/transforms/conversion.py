@@ -26,7 +26,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.runtime.base.device import is_gpu_target
 
-__all__ = ["convert", "count_other_layouts", "lay_out", "require_float32_kernels"]
+__all__ = ["CONVOLUTIONS", "convert", "count_other_layouts", "lay_out", "require_float32_kernels"]
 
 HALF = "float16"
 LAID_OUT = (

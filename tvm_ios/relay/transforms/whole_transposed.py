@@ -8,7 +8,6 @@ function is slow.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -17,10 +16,10 @@ from tvm import relay
 
 from tvm_ios.relay.constants import constant, is_array
 from tvm_ios.relay.dataflow import (
-    children,
     copy_call,
     graph_order,
     is_call_of,
+    readers_of,
     rebuild,
     with_body,
 )
@@ -54,10 +53,7 @@ def keep_transposed_whole(module: tvm.IRModule) -> tuple[tvm.IRModule, int]:
     parts = in_parts(module)
     body = parts["main"].body
     order = graph_order(body)
-    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
-    for expression in order:
-        for child in children(expression):
-            readers[child].append(expression)
+    readers = readers_of(order)
     chains = {chain[-1]: chain for each in order if (chain := _chain(each, readers))}
     if not chains:
         return module, 0

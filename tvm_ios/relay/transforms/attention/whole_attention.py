@@ -7,8 +7,7 @@ What is scaled, masked or biased joins, as do the moves of data whose results no
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tvm
 from tvm import relay
@@ -22,16 +21,13 @@ from tvm_ios.relay.dataflow import (
     copy_call,
     graph_order,
     is_call_of,
-    rebuild,
-    with_body,
 )
+from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["keep_attention_whole"]
 
 PRODUCT = "nn.batch_matmul"
-
-Readers = Mapping[relay.Expr, Sequence[relay.Expr]]
 
 
 def keep_attention_whole(
@@ -44,41 +40,18 @@ def keep_attention_whole(
     if target.kind.name != "llvm" or not bits_may_change():
         return module, 0
     order = graph_order(module["main"].body)
-    readers = _readers(order)
+    readers = readers_and_result(order)
     place = {expression: number for number, expression in enumerate(order)}
-    wholes: dict[relay.Call, tuple[relay.Function, list[relay.Expr]]] = {}
-    known_kernels: dict[int, bool] = {}
+    wholes = WholeFunctions(_copied, has_attention_kernel)
     for softmax in order:
         if not is_call_of(softmax, "nn.softmax"):
             continue
         scores = _scores(softmax.args[0], readers)
         for end in reversed(_ends(softmax, readers) if scores else []):
             members = sorted(_group([*scores, *end], readers), key=place.__getitem__)
-            found = _function(members, known_kernels)
-            if found is not None:
-                wholes[members[-1]] = found
+            if wholes.take(members):
                 break
-    if not wholes:
-        return module, 0
-    known: dict[relay.Expr, relay.Expr] = {}
-
-    def called(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        if call not in wholes:
-            return copy_call(call, arguments)
-        function, inputs = wholes[call]
-        return relay.Call(function, [known[each] for each in inputs], span=call.span)
-
-    return with_body(module, rebuild(module["main"].body, known, called)), len(wholes)
-
-
-def _readers(order: Sequence[relay.Expr]) -> Readers:
-    """Expressions that read each expression; the result is read by nobody that can join."""
-    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
-    for expression in order:
-        for child in children(expression):
-            readers[child].append(expression)
-    readers[order[-1]].append(relay.Tuple([]))
-    return readers
+    return wholes.called_in(module)
 
 
 def _ends(softmax: relay.Call, readers: Readers) -> list[list[relay.Expr]]:
@@ -139,33 +112,6 @@ def _group(chain: Sequence[relay.Expr], readers: Readers) -> set[relay.Expr]:
 
 def _scales(expression: relay.Expr) -> bool:
     return is_call_of(expression, "divide", "multiply") and any(map(is_scalar, expression.args))
-
-
-def _function(
-    members: Sequence[relay.Expr], known_kernels: dict[int, bool]
-) -> tuple[relay.Function, list[relay.Expr]] | None:
-    """Fused function of a group, and what it is called with; None if no kernel computes it.
-
-    ``known_kernels`` says by hash whether one computes a function; networks repeat their layers.
-    """
-    inputs: dict[relay.Expr, relay.Var] = {}
-    for member in members:
-        for child in children(member):
-            if child in members or child in inputs or is_scalar(child):
-                continue
-            inputs[child] = relay.Var(f"p{len(inputs)}", child.checked_type)
-    known: dict[relay.Expr, relay.Expr] = dict(inputs)
-    for member in members:
-        arguments = [known.get(each, each) for each in children(member)]
-        known[member] = _copied(member, arguments)
-    function = relay.Function(list(inputs.values()), known[members[-1]])
-    typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    key = tvm.ir.structural_hash(typed)
-    if key not in known_kernels:
-        known_kernels[key] = has_attention_kernel(typed)
-    if not known_kernels[key]:
-        return None
-    return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)), list(inputs)
 
 
 def _copied(member: relay.Expr, arguments: list[relay.Expr]) -> relay.Expr:

@@ -9,25 +9,23 @@ instance, RMS and L2 norms with their neighbours, however they were written.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import tvm
 from tvm import relay
 from tvm.relay.op import OpPattern
 
-from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import (
     children,
     copy_call,
     fusion_pattern,
     graph_order,
     is_call_of,
-    rebuild,
-    with_body,
 )
 from tvm_ios.relay.row_kernels import has_row_kernel
 from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
+from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["keep_norms_whole"]
@@ -35,8 +33,6 @@ __all__ = ["keep_norms_whole"]
 MOVES = ("expand_dims", "layout_transform", "reshape", "squeeze", "transpose")
 MOST_OPERATORS = 48
 """Most operators of a group, so that long chains behind a norm are not tried one by one."""
-
-Readers = Mapping[relay.Expr, Sequence[relay.Expr]]
 
 
 def keep_norms_whole(module: tvm.IRModule, target: tvm.target.Target) -> tuple[tvm.IRModule, int]:
@@ -47,11 +43,10 @@ def keep_norms_whole(module: tvm.IRModule, target: tvm.target.Target) -> tuple[t
     if target.kind.name != "llvm" or not bits_may_change():
         return module, 0
     order = graph_order(module["main"].body)
-    readers = _readers(order)
+    readers = readers_and_result(order)
     place = {expression: number for number, expression in enumerate(order)}
     taken: set[relay.Expr] = set()
-    known_kernels: dict[int, bool] = {}
-    wholes: dict[relay.Call, tuple[relay.Function, list[relay.Expr]]] = {}
+    wholes = WholeFunctions(_copied, partial(has_row_kernel, target=target))
     for begin in order:
         if begin in taken or not is_call_of(begin, *SUMS):
             continue
@@ -60,35 +55,18 @@ def keep_norms_whole(module: tvm.IRModule, target: tvm.target.Target) -> tuple[t
                 continue
             for moves in (True, False):
                 group = _with_what_comes_before(behind, readers, taken, moves=moves)
-                members = sorted(group, key=place.__getitem__)
-                found = _function(members, target, known_kernels)
-                if found is not None:
+                found = wholes.take(sorted(group, key=place.__getitem__))
+                if found:
                     break
-            if found is not None:
-                wholes[members[-1]] = found
+            if found:
                 taken.update(group)
                 break
-    if not wholes:
-        return module, 0
-    known: dict[relay.Expr, relay.Expr] = {}
-
-    def called(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
-        if call not in wholes:
-            return copy_call(call, arguments)
-        function, inputs = wholes[call]
-        return relay.Call(function, [known[each] for each in inputs], span=call.span)
-
-    return with_body(module, rebuild(module["main"].body, known, called)), len(wholes)
+    return wholes.called_in(module)
 
 
-def _readers(order: Sequence[relay.Expr]) -> Readers:
-    """Expressions that read each expression; the result is read by nobody that can join a group."""
-    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
-    for expression in order:
-        for child in children(expression):
-            readers[child].append(expression)
-    readers[order[-1]].append(relay.Tuple([]))
-    return readers
+def _copied(member: relay.Expr, arguments: list[relay.Expr]) -> relay.Expr:
+    make = as_einsum if is_call_of(member, *SUMS) else copy_call
+    return make(member, arguments)
 
 
 def _groups(
@@ -163,31 +141,3 @@ def _ends_a_product(expression: relay.Expr, readers: Readers) -> bool:
             if _is_element_wise(child):
                 pending.append(child)
     return False
-
-
-def _function(
-    members: Sequence[relay.Call], target: tvm.target.Target, known_kernels: dict[int, bool]
-) -> tuple[relay.Function, list[relay.Expr]] | None:
-    """Fused function of a group, and what it is called with; None if no row kernel computes it.
-
-    ``known_kernels`` says by hash whether one computes a function; networks repeat their norms.
-    """
-    inputs: dict[relay.Expr, relay.Var] = {}
-    for member in members:
-        for child in children(member):
-            if child in members or child in inputs or is_scalar(child):
-                continue
-            inputs[child] = relay.Var(f"p{len(inputs)}", child.checked_type)
-    known: dict[relay.Expr, relay.Expr] = dict(inputs)
-    for member in members:
-        arguments = [known.get(each, each) for each in member.args]
-        make = as_einsum if is_call_of(member, *SUMS) else copy_call
-        known[member] = make(member, arguments)
-    function = relay.Function(list(inputs.values()), known[members[-1]])
-    typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    key = tvm.ir.structural_hash(typed)
-    if key not in known_kernels:
-        known_kernels[key] = has_row_kernel(typed, target)
-    if not known_kernels[key]:
-        return None
-    return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)), list(inputs)

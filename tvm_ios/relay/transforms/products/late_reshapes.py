@@ -7,8 +7,7 @@ they become kernels of their own, which no operator library computes with the pr
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,10 +15,10 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import (
-    children,
     copy_call,
     graph_order,
     is_call_of,
+    readers_of,
     rebuild,
     with_body,
 )
@@ -56,7 +55,7 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
     module itself is returned.
     """
     flat: dict[relay.Expr, _Flat] = {}
-    readers = _readers(module["main"].body)
+    readers = readers_of(graph_order(module["main"].body))
     moved = 0
 
     def make(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
@@ -83,15 +82,7 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
     return with_body(module, body) if moved else module
 
 
-def _readers(body: relay.Expr) -> dict[relay.Expr, list[relay.Expr]]:
-    readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
-    for each in graph_order(body):
-        for child in children(each):
-            readers[child].append(each)
-    return readers
-
-
-def _begins_norm(call: relay.Call, readers: Mapping[relay.Expr, list[relay.Expr]]) -> bool:
+def _begins_norm(call: relay.Call, readers: Mapping[relay.Expr, Sequence[relay.Expr]]) -> bool:
     """True for a square that is only summed, of a value that others read, too.
 
     It is no step of the product, and a reshape behind it would take the norm apart.

@@ -7,7 +7,6 @@ left needs no kernel.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -16,10 +15,10 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import (
-    children,
     copy_call,
     graph_order,
     is_call_of,
+    readers_of,
     rebuild,
     with_body,
 )
@@ -59,10 +58,7 @@ class _Shorter:
 
     def __init__(self, module: tvm.IRModule) -> None:
         self._module = module
-        self._readers: dict[relay.Expr, list[relay.Expr]] = defaultdict(list)
-        for each in graph_order(module["main"].body):
-            for child in children(each):
-                self._readers[child].append(each)
+        self._readers = readers_of(graph_order(module["main"].body))
         self._chains: dict[relay.Expr, _Chain] = {}
         self._known: dict[relay.Expr, relay.Expr] = {}
         self._changed = False
