@@ -41,7 +41,7 @@ class WrittenLayer(nn.Module):  # type: ignore[misc]
         return torch.matmul(self.dropout(scores.softmax(-1)), value)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Encode rows."""
+        """Rows of one encoder layer, [batch, rows, width]."""
         parts = (self.split(each(x)) for each in (self.query, self.key, self.value))
         mixed = self.attend(*parts).permute(0, 2, 1, 3).contiguous().view(x.shape)
         x = self.first(self.dropout(self.out(mixed)) + x)
@@ -49,7 +49,7 @@ class WrittenLayer(nn.Module):  # type: ignore[misc]
 
 
 class CalledLayer(WrittenLayer):
-    """The same layer, whose attention is torch's function."""
+    """Encoder layer whose attention is torch's function."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attention of each head."""
@@ -67,7 +67,7 @@ class Bert(nn.Module):  # type: ignore[misc]
         self.register_buffer("numbers", torch.arange(512)[None])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Encode tokens."""
+        """Last states of tokens, [batch, rows, width]."""
         places = self.places(self.numbers[:, : tokens.shape[1]])
         x = self.norm(self.words(tokens) + self.kinds(torch.zeros_like(tokens)) + places)
         for layer in self.layers:
@@ -110,7 +110,7 @@ class Bottleneck(nn.Module):  # type: ignore[misc]
 
 
 def resnet_50() -> nn.Module:
-    """ResNet-50."""
+    """ResNet-50 with the layers of torch."""
     layers: list[nn.Module] = [convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
     before = 64
     for group, blocks in enumerate((3, 4, 6, 3)):
@@ -156,7 +156,7 @@ class Inverted(nn.Module):  # type: ignore[misc]
 
 
 def mobilenet_v2() -> nn.Module:
-    """MobileNetV2."""
+    """MobileNetV2 with the layers of torch."""
     layers, before = [convolution(3, 32, 3, 2, bend=nn.ReLU6)], 32
     for times, out, blocks, stride in (
         (1, 16, 1, 1),
@@ -186,7 +186,7 @@ _LARGE = (
 
 
 def mobilenet_v3_large() -> nn.Module:
-    """MobileNetV3-Large."""
+    """MobileNetV3-Large with the layers of torch."""
     layers, before = [convolution(3, 16, 3, 2, bend=nn.Hardswish)], 16
     for wide, out, kernel, stride, excites, swish in _LARGE:
         bend = nn.Hardswish if swish else nn.ReLU
@@ -209,7 +209,7 @@ class PackedAttention(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix rows."""
+        """Rows mixed by attention, [batch, rows, width]."""
         batch, rows, width = x.shape
         parts = self.packed(x).reshape(batch, rows, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
@@ -231,7 +231,7 @@ class VisionLayer(nn.Module):  # type: ignore[misc]
         self.attention, self.wide = PackedAttention(width, heads), wide_layers(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Encode patches."""
+        """Patches behind one layer, [batch, patches, width]."""
         x = x + self.attention(self.first(x))
         return x + self.wide(self.second(x))
 
@@ -299,14 +299,14 @@ class LastChannels(nn.Module):  # type: ignore[misc]
 
 
 class RootMeanSquare(nn.Module):  # type: ignore[misc]
-    """RMS norm."""
+    """RMS norm along the last axis, as decoders write it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.rand(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise rows."""
+        """Rows divided by their root mean square, and scaled."""
         return self.scale * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
 
 
@@ -326,7 +326,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self.heads = heads
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Decode rows."""
+        """Rows behind one decoder layer, [batch, rows, width]."""
         y = self.first(x)
         query, key, value = (
             each(y).view(*x.shape[:2], self.heads, -1).transpose(1, 2)

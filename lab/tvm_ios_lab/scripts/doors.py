@@ -62,7 +62,7 @@ def doors(network: DoorNetwork) -> Iterator[tuple[str, Model]]:
 
 
 def _captured(module: torch.nn.Module, example: torch.Tensor) -> Model:
-    """What the backend of ``torch.compile`` would tune."""
+    """Model that the backend of ``torch.compile`` would tune."""
     seen = []
 
     def refuse(mod: tvm.IRModule, **_: Any) -> None:

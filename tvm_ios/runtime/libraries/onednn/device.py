@@ -144,7 +144,7 @@ class OnednnProcessor:
         return self._as_without_steps(call) or self._search(call, pool), True
 
     def _as_without_steps(self, call: OnednnCall) -> str | None:
-        """What was found for the call without its steps; None where that is unknown or refused."""
+        """Answer for the call without its steps, as text; None where it is unknown or refused."""
         bare = self._found.get(call.bare().as_text())
         if bare is None or bare.cut is None:
             return None
@@ -212,7 +212,7 @@ class OnednnProcessor:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a search found of a call."""
+    """Answer of a search for the parts of a call."""
 
     cut: OnednnCut | None = None
     """Fastest cut; None where oneDNN has no fast code for the call."""
