@@ -18,7 +18,6 @@ from tests.onnx_models import write_two_ways
 from tvm_ios import Conversion
 from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
-from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import OptionError
@@ -95,24 +94,17 @@ def test_layout_and_types_are_flags_and_keys_as_in_tvmc(tmp_path):
         parsed("--desired-layout", "CHWN")
 
 
-def test_cudnn_and_tf32_are_flags_and_keys(tmp_path):
+def test_operator_libraries_are_a_flag_and_a_key(tmp_path):
     path = tmp_path / "gpu.toml"
-    path.write_text("[build]\ncudnn = true\ntf32 = true\n")
-    assert not parsed().options.build.cudnn
-    assert parsed("--cudnn").options.build.cudnn
-    assert parsed("--config", path).options.build.tf32
+    path.write_text('[build]\nlibraries = ["cudnn"]\ntf32 = true\n')
+    assert parsed().options.build.libraries is None
+    assert parsed("--libraries", "onednn,cudnn").options.build.libraries == ("onednn", "cudnn")
+    assert parsed("--libraries", "none").options.build.libraries == ()
     build = parsed("--config", path, "--no-tf32").options.build
-    assert (build.cudnn, build.tf32) == (True, False)
-    assert not parsed("--config", path, "--no-cudnn").options.build.cudnn
-
-
-def test_onednn_is_a_flag_and_a_key(tmp_path):
-    path = tmp_path / "cpu.toml"
-    path.write_text("[build]\nonednn = true\n")
-    assert not parsed().options.build.onednn
-    assert parsed("--onednn").options.build.onednn
-    assert parsed("--config", path).options.build.onednn
-    assert not parsed("--config", path, "--no-onednn").options.build.onednn
+    assert (build.libraries, build.tf32) == (("cudnn",), False)
+    assert parsed("--config", path, "--libraries", "onednn").options.build.libraries == ("onednn",)
+    with pytest.raises(OptionError, match="libraries has 'mkl'; there are cudnn and onednn"):
+        parsed("--libraries", "mkl")
 
 
 def test_exact_bits_are_a_flag_and_a_key(tmp_path, capsys):
@@ -122,8 +114,8 @@ def test_exact_bits_are_a_flag_and_a_key(tmp_path, capsys):
     assert parsed("--exact").options.build.exact
     assert parsed("--config", path).options.build.exact
     assert not parsed("--config", path, "--no-exact").options.build.exact
-    with pytest.raises(OptionError, match="exact is True, but onednn=True"):
-        parsed("--config", path, "--onednn")
+    with pytest.raises(OptionError, match="exact is True, but libraries="):
+        parsed("--config", path, "--libraries", "onednn")
 
 
 def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
@@ -329,7 +321,6 @@ def test_without_kernel_tuning_the_output_is_named_after_the_model(
     words = [model, "--params", "net.params", "--database", "p.sqlite", "--time-budget", 5]
     words += ["--lanes", 1]
     assert tune(*words) == 0
-    hint = "oneDNN is installed: --onednn has it"
     shown = capsys.readouterr()
     assert "wrote net.so" in shown.out
     lines = shown.out.splitlines()
@@ -337,11 +328,7 @@ def test_without_kernel_tuning_the_output_is_named_after_the_model(
     assert lines[0].startswith("kept ")
     assert lines[-1].startswith("next: tvm-ios run net.so, or tvm-ios show net.so")
     assert "stage 0 " not in shown.out
-    assert hint not in shown.out
-    assert (hint in shown.err) == (find_onednn().library is not None)
     assert (tmp_path / "net.so").exists()
-    assert tune(*words, "--no-onednn") == 0
-    assert hint not in capsys.readouterr().err
 
 
 @pytest.mark.slow

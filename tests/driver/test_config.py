@@ -33,11 +33,10 @@ def parsed(text):
 
 def test_every_configuration_of_the_repository_loads(project_root):
     loaded = {path.stem: TuneConfig.load(path) for path in (project_root / "configs").iterdir()}
-    assert sorted(loaded) == ["onednn", "paper", "quick", "thorough", "tuned_onednn"]
+    assert sorted(loaded) == ["paper", "quick", "thorough", "tuned"]
     paper, quick, thorough = (loaded[name] for name in ("paper", "quick", "thorough"))
-    assert loaded["onednn"].options.build.onednn
-    assert loaded["tuned_onednn"].options.build.onednn
-    assert loaded["tuned_onednn"].options.kernels == quick.options.kernels
+    assert loaded["tuned"].options.kernels == quick.options.kernels
+    assert paper.options.build.libraries == ()
     assert (paper.options.search.max_group_size, paper.options.search.max_num_groups) == (3, 8)
     assert paper.options.search.endings is EndingRule.PUBLISHED
     measure = paper.options.measure
@@ -69,7 +68,7 @@ rounds = 9
 [conversion]
 desired_layout = "NHWC"
 [build]
-cudnn = true
+libraries = ["cudnn"]
 [tuning]
 backend = "autotvm"
 trials = 3
@@ -95,7 +94,7 @@ def test_there_is_a_table_for_every_noun():
             measure=MeasureOptions(repeat=3),
             compare=CompareOptions(rounds=9),
             conversion=Conversion(desired_layout="NHWC"),
-            build=BuildOptions(cudnn=True),
+            build=BuildOptions(libraries=("cudnn",)),
             kernels=TuningOptions(trials=3),
             device=DeviceOptions(rpc_tracker="127.0.0.1:9190", rpc_key="cpu"),
             database=DatabaseOptions(fresh=True),

@@ -16,14 +16,15 @@ from tvm import relay
 import tvm_ios
 from tests.driver.test_tune import COMPARE, MEASURE
 from tests.tuning.autotvm.test_backend import measured
-from tvm_ios import TuneOptions
+from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.support.stage_gate import StageKind, gated_by
 from tvm_ios.tuning.options import TuningOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 KERNELS = TuningOptions(trials=4, number=1, repeat=1, min_repeat_ms=0, tuner="grid")
-OPTIONS = TuneOptions(measure=MEASURE, compare=COMPARE, kernels=KERNELS)
+BUILD = BuildOptions(libraries=())
+OPTIONS = TuneOptions(measure=MEASURE, compare=COMPARE, build=BUILD, kernels=KERNELS)
 JOB = """
 import sys
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is no second lane")
 def test_what_measures_asks_for_a_core_a_lane(busy_gate, tmp_path):
     gate = busy_gate
-    options = TuneOptions(measure=MEASURE, compare=COMPARE)
+    options = TuneOptions(measure=MEASURE, compare=COMPARE, build=BUILD)
     with gated_by(gate):
         model = tvm_ios.tune(
             *two_branches(),

@@ -30,7 +30,9 @@ pytestmark = pytest.mark.slow  # a tracker, servers, and each runs compiled code
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM)
 COMPARE = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=CALM)
-QUICK = TuneOptions(measure=MEASURE, compare=COMPARE, build=BuildOptions(pad_channels=False))
+QUICK = TuneOptions(
+    measure=MEASURE, compare=COMPARE, build=BuildOptions(libraries=(), pad_channels=False)
+)
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 

@@ -91,6 +91,7 @@ def _quickly(**nouns):
     import tvm_ios
 
     compare = tvm_ios.CompareOptions(rounds=6, min_repeat_ms=0.02)
+    nouns = {"build": tvm_ios.BuildOptions(libraries=())} | nouns
     return tvm_ios.TuneOptions(measure=_quick(), compare=compare, **nouns)
 
 

@@ -364,7 +364,7 @@ def cudnn_merged(network_name, database_folder):
 def _by_cudnn(*, tf32=False):
     from tvm_ios import BuildOptions
 
-    return quickly(build=BuildOptions(cudnn=True, tf32=tf32))
+    return quickly(build=BuildOptions(libraries=("cudnn",), tf32=tf32))
 
 
 def _life(model, plan, graphs):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import shlex
 import sys
@@ -15,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
-from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
-from tvm_ios.driver.options import DEFAULTS, TuneOptions
+from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.onnx.rest import RESTS
 from tvm_ios.report.html.report_page import ReportPage
@@ -32,11 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_LOG = logging.getLogger(__name__)
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "cudnn", "tf32", "onednn", "exact", "rest"),
+    "build": ("pad_channels", "libraries", "tf32", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
@@ -175,17 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {arguments.report}")
     file = shlex.quote(str(output))
     print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
-    if arguments.target is None and arguments.onednn is None and _may_use_onednn(config.options):
-        _LOG.warning(
-            "note: oneDNN is installed: --onednn has it compute the operators that it is faster at"
-        )
     return 0
-
-
-def _may_use_onednn(options: TuneOptions) -> bool:
-    """True if oneDNN is here, could be used, and was not asked for."""
-    possible = not (options.build.onednn or options.device.is_remote or options.conversion.changes)
-    return possible and find_onednn().library is not None
 
 
 def _add_search_options(group: Any) -> None:
@@ -228,23 +215,18 @@ def _add_search_options(group: Any) -> None:
         "ones make NaN of an inf",
         default=DEFAULTS.search.pad_merged_kernels,
     )
-    _add_switch(
-        group,
-        "--cudnn",
-        "whether cuDNN may compute convolutions on a GPU, where it is faster",
-        default=DEFAULTS.build.cudnn,
+    group.add_argument(
+        "--libraries",
+        type=_library_names,
+        metavar="NAMES",
+        help="operator libraries that may compute where they are faster: onednn on a CPU, cudnn on "
+        "a GPU, or none (default: what is installed)",
     )
     _add_switch(
         group,
         "--tf32",
         "whether cuDNN may round float32 to TF32",
         default=DEFAULTS.build.tf32,
-    )
-    _add_switch(
-        group,
-        "--onednn",
-        "whether oneDNN may compute convolutions and products on a CPU, where it is faster",
-        default=DEFAULTS.build.onednn,
     )
     _add_switch(
         group,
@@ -270,6 +252,11 @@ def _add_search_options(group: Any) -> None:
         choices=ACCUMULATORS,
         help=f"what they sum up in (default: {DEFAULTS.conversion.mixed_precision_acc_type})",
     )
+
+
+def _library_names(text: str) -> tuple[str, ...]:
+    """Names in the value of ``--libraries``, which stand between commas."""
+    return () if text == "none" else tuple(text.split(","))
 
 
 def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:

@@ -11,16 +11,11 @@ from tvm_ios.devices.traits import CPU, GPU, DeviceTraits
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.host import host_target
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
-from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
     "lanes_for_target",
     "local_device",
-    "require_cudnn",
     "require_known_target",
-    "require_libraries",
-    "require_onednn",
     "traits_for_target",
 ]
 
@@ -45,56 +40,6 @@ def require_known_target(target: tvm.target.Target) -> None:
 def traits_for_target(target: tvm.target.Target) -> DeviceTraits:
     """Traits of a target's devices."""
     return GPU if is_gpu_target(target) else CPU
-
-
-def require_libraries(
-    target: tvm.target.Target | None,
-    *,
-    cudnn: bool,
-    tf32: bool,
-    onednn: bool,
-) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries that were asked for and may compute."""
-    return (
-        *require_cudnn(cudnn, tf32, target),
-        *require_onednn(onednn, target),
-    )
-
-
-def require_cudnn(
-    cudnn: bool, tf32: bool, target: tvm.target.Target | None
-) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries that may compute: cuDNN, where it is asked for; else none."""
-    for name, value in (("cudnn", cudnn), ("tf32", tf32)):
-        if not isinstance(value, bool):
-            raise OptionError(f"{name} is {value!r}; give True or False")
-    if tf32 and not cudnn:
-        raise OptionError(
-            "tf32 is True, but only convolutions by cuDNN may use TF32; give cudnn=True as well"
-        )
-    if not cudnn:
-        return ()
-    if target is None or not is_gpu_target(target):
-        named = "left out, and so this processor" if target is None else repr(str(target))
-        raise OptionError(
-            f"cudnn is True, but the target is {named}; cuDNN computes for cuda targets only, such "
-            "as 'cuda -arch=sm_90'"
-        )
-    return (cudnn_library(tf32=tf32),)
-
-
-def require_onednn(onednn: bool, target: tvm.target.Target | None) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries that may compute: oneDNN, where it is asked for; else none."""
-    if not isinstance(onednn, bool):
-        raise OptionError(f"onednn is {onednn!r}; give True or False")
-    if not onednn:
-        return ()
-    if target is not None and is_gpu_target(target):
-        raise OptionError(
-            f"onednn is True, but the target is {str(target)!r}; oneDNN computes for llvm targets "
-            "only; on a GPU, cudnn=True has cuDNN compute"
-        )
-    return (onednn_library(),)
 
 
 def local_device(target: tvm.target.Target) -> MeasuringDevice:

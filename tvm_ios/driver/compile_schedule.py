@@ -12,7 +12,8 @@ from tvm_ios.compile.lower import lower_partitioned, lower_schedule, widest_stag
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.devices.targets import lanes_for_target, require_libraries
+from tvm_ios.devices.library_choice import LibraryChoice
+from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
@@ -55,10 +56,10 @@ def compile_schedule(
         GPU, streams: as many as the widest stage has groups where omitted.
     options
         Options that ``schedule`` was found with, since it fits only their graph. Read are
-        ``conversion`` and, of ``build``, ``cudnn``, ``tf32``, ``onednn`` and ``exact``. With
-        ``cudnn``, cuDNN computes the convolutions that the schedule gives it, or all it can if the
-        schedule was found without; cuDNN is needed to run the model, not to compile it. ``onednn``
-        does the same for oneDNN on a CPU.
+        ``conversion`` and, of ``build``, ``libraries``, ``tf32`` and ``exact``. The schedule's
+        operator libraries compute what it gives them; one that is named here also computes all it
+        can where the schedule was found without. A library is needed to run the model, not to
+        compile it.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def _compile_schedule(
 ) -> CompiledModel:
     resolved = None if target is None else resolve_target(target)
     build = options.build
-    libraries = require_libraries(resolved, cudnn=build.cudnn, tf32=build.tf32, onednn=build.onednn)
+    choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)
     chosen_lanes = lanes_for_target(lanes, resolved)
     if not isinstance(mod, tvm.IRModule):
         raise ModelError(f"mod is a {type(mod).__name__}; give a Relay module (tvm.IRModule)")
@@ -91,8 +92,13 @@ def _compile_schedule(
             f"schedule is a {type(schedule).__name__}; give an InterOpSchedule, such as "
             "InterOpSchedule.from_json(text)"
         )
+    known = read_schedule(mod) if is_partitioned(mod) else schedule
     if build.exact:
-        _refuse_merges(read_schedule(mod) if is_partitioned(mod) else schedule)
+        _refuse_merges(known)
+    libraries = choice.of_target
+    if choice.names is None:
+        named = {row.library for row in (known and known.libraries) or () if row.operators}
+        libraries = tuple(each for each in libraries if each.name.key in named)
     rest = taken_rest(mod, options)
     conversion = options.conversion
     if is_partitioned(mod):

@@ -26,7 +26,7 @@ __all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
 
 BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
 """Names of kernel tuners in files and on the command line."""
-NAMES_OF_MEMBERS = ("strategies", "endings")
+NAMES_OF_MEMBERS = ("strategies", "endings", "libraries")
 """Keys whose values are names of enumeration members, which their noun reads."""
 
 Noun = TypeVar("Noun")
@@ -151,7 +151,7 @@ def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) 
 def known_value(key: str, value: Any, hint: Any) -> Any:
     """Value of a file for a field of a type."""
     if key in NAMES_OF_MEMBERS:
-        return value
+        return tuple(value) if isinstance(value, list) else value
     if hint is bool and isinstance(value, bool):
         return value
     # Python takes true for an int, and 1 for no float.

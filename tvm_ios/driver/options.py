@@ -12,6 +12,7 @@ from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.onnx.rest import RESTS
+from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
@@ -33,7 +34,8 @@ class BuildOptions:
     Raises
     ------
     OptionError
-        If a value is none of those named, or an operator library is to compute exactly as TVM.
+        If a value is none of those named, or a named operator library is to compute exactly as
+        TVM.
     """
 
     pad_channels: bool = True
@@ -41,20 +43,19 @@ class BuildOptions:
     they fill none, and dense layers with rows padded to whole tiles, and keeps them if the network
     is faster. Sums are then taken in another order, and an inf or NaN that a padded one reads
     spreads as NaN. Not done on a GPU."""
-    cudnn: bool = False
-    """True lets cuDNN compute convolutions, with bias and ReLU, on a GPU. Each is priced with TVM's
-    kernel and with cuDNN, and the faster one is kept; a stage may have both."""
+    libraries: tuple[str, ...] | None = None
+    """Operator libraries that may compute in place of TVM's kernels, by name: ``"onednn"``
+    convolutions and products on a CPU, ``"cudnn"`` convolutions on a GPU, both with functions of
+    each element that follow. Each operator is priced with TVM's kernel and with the library, and
+    the faster one is kept; a stage may have both. None takes what is installed; an empty tuple
+    leaves all of them out."""
     tf32: bool = False
     """True lets cuDNN round float32 to TF32, with 10 bits of mantissa, which is faster."""
-    onednn: bool = False
-    """True lets oneDNN compute convolutions and products on a CPU, with the functions of each
-    element that follow. Each is priced with TVM's kernel and with oneDNN, and the faster one is
-    kept; a stage may have both."""
     exact: bool = False
     """True keeps the bits of stock TVM with the same tuning records: its own exp, erf and the like,
-    and sums in its order, so no padded channels, no other layouts than asked for, and no merged
-    convolutions. False lets results differ from it in the last places: these functions are then off
-    by at most 2 units in the last place."""
+    and sums in its order, so no operator library, no padded channels, no other layouts than asked
+    for, and no merged convolutions. False lets results differ from it in the last places: these
+    functions are then off by at most 2 units in the last place."""
     rest: str = "onnxruntime"
     """Way to treat nodes of an ONNX model that no kernel is for, and all behind them:
     ``"onnxruntime"`` has it run them, where it is installed, ``"refuse"`` refuses the model."""
@@ -62,12 +63,17 @@ class BuildOptions:
     def __post_init__(self) -> None:
         _require_flags(self)
         require_rest(self.rest)
-        named = next((name for name in ("onednn", "cudnn") if getattr(self, name)), None)
-        if self.exact and named is not None:
+        _require_names(self.libraries)
+        if self.exact and self.libraries:
             raise OptionError(
-                f"exact is True, but {named}=True lets a library compute, which sums in another "
-                "order than TVM; leave out one of them"
+                f"exact is True, but libraries={self.libraries!r} lets a library compute, which "
+                "sums in another order than TVM; leave out one of them"
             )
+
+    @property
+    def named_libraries(self) -> tuple[str, ...] | None:
+        """Names of the libraries that have to be there; None for what is installed."""
+        return () if self.exact else self.libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,19 @@ def require_rest(rest: str) -> None:
     """Refuse what is no value of the option ``rest``."""
     if rest not in RESTS:
         raise OptionError(f"rest is {rest!r}; give {' or '.join(map(repr, RESTS))}")
+
+
+def _require_names(libraries: object) -> None:
+    if libraries is None:
+        return
+    if not isinstance(libraries, tuple):
+        raise OptionError(
+            f"libraries is {libraries!r}; give a tuple of names, such as ('onednn',), () for none, "
+            "or None for what is installed"
+        )
+    known = [library.name.key for library in LIBRARIES]
+    if unknown := [name for name in libraries if name not in known]:
+        raise OptionError(f"libraries has {unknown[0]!r}; there are {' and '.join(known)}")
 
 
 def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:

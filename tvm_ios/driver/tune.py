@@ -19,9 +19,10 @@ from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
-from tvm_ios.devices.targets import local_device, require_libraries
+from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
@@ -155,8 +156,8 @@ def tune(
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
         Everything else: :class:`~tvm_ios.driver.options.TuneOptions` has fields for the search,
-        each kind of measuring, layout and types, cuDNN, oneDNN, padded channels and exact bits, the
-        tuners, a remote device, and measuring anew what the database knows.
+        each kind of measuring, layout and types, operator libraries, padded channels and exact
+        bits, the tuners, a remote device, and measuring anew what the database knows.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def tune(
         If an option has a value nobody can honour.
     HostError
         If the target is a GPU and there is no driver, no GPU, or one that does not run its code; or
-        no cuDNN or oneDNN where it is asked for.
+        an operator library is named and missing.
     DatabaseError
         If the profile database cannot be read.
     KeyboardInterrupt
@@ -227,19 +228,14 @@ def _tune_race(given: TuneCall) -> TuneRace:
         pad_merged_kernels=options.search.pad_merged_kernels,
     )
     resolved = None if target is None else resolve_target(target)
-    libraries = require_libraries(
-        resolved,
-        cudnn=build.cudnn,
-        tf32=build.tf32,
-        onednn=build.onednn,
-    )
+    choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)
     device = measuring_device(target, options.device, gate)
     if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
-            "mixed_precision=True goes with TVM's own GPU kernels or with cudnn=True: its tuners "
+            "mixed_precision=True goes with TVM's own GPU kernels or with cuDNN: TVM's tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
-    libraries = _installed(libraries, device, options.device, gate)
+    libraries = _installed(choice, device, options.device, gate)
     compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
@@ -348,17 +344,14 @@ def _untuned_racers(
 
 
 def _installed(
-    libraries: Sequence[OperatorLibrary],
-    device: MeasuringDevice,
-    options: DeviceOptions,
-    gate: StageGate,
+    choice: LibraryChoice, device: MeasuringDevice, options: DeviceOptions, gate: StageGate
 ) -> tuple[OperatorLibrary, ...]:
     """Operator libraries as they are on the device; a missing one is told before the work."""
-    if not libraries or not options.is_remote:
-        return tuple(library.require() for library in libraries)
+    if not choice.of_target or not options.is_remote:
+        return choice.installed(lambda library: library.require())
     need = StageNeed.to_profile(1, "ask the device")
     with gate.stage(need) as granted, device.at(granted.address).open() as session:
-        return tuple(session.require(library) for library in libraries)
+        return choice.installed(session.require)
 
 
 def measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:

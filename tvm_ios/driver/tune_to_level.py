@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.devices.targets import require_libraries
 from tvm_ios.driver.latency import Latency
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
@@ -73,11 +73,11 @@ def what_is_known(
     """
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
-    libraries = require_libraries(
-        chosen,
-        cudnn=build.cudnn,
-        tf32=build.tf32,
-        onednn=build.onednn,
+    choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
+    libraries = (
+        choice.of_target
+        if options.device.is_remote
+        else choice.installed(lambda library: library.require())
     )
     with exact_bits(build.exact):
         changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)

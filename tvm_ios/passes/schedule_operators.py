@@ -9,7 +9,7 @@ shapes) is returned unchanged: ``tvm_ios.relay.extract(mod).coverage`` says why.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
+from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.targets import lanes_for_target, local_device
 from tvm_ios.errors import OptionError
 from tvm_ios.passes.prepare_module import prepare_unless_done
@@ -82,6 +83,9 @@ class ScheduleOperators:
     where omitted. Not read by IOS with a cost model."""
     database: ProfileDatabase | str | Path | None = None
     """Database of measured prices; the default file where omitted."""
+    libraries: tuple[str, ...] | None = None
+    """Operator libraries that may compute, as ``BuildOptions.libraries``: the schedule says which
+    operators are theirs. Plain ``relay.build`` has TVM's kernels compute these as well."""
     exact: bool = False
     """True keeps stock TVM's bits while it prepares and prices, as ``BuildOptions.exact`` does."""
 
@@ -94,7 +98,9 @@ class ScheduleOperators:
         if not isinstance(self.exact, bool):
             raise OptionError(f"exact is {self.exact!r}; give True or False")
         self._limits()
-        lanes_for_target(self.lanes, resolve_target(self.target))
+        target = resolve_target(self.target)
+        lanes_for_target(self.lanes, target)
+        LibraryChoice(target=target, names=self.libraries)
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
@@ -120,10 +126,12 @@ class ScheduleOperators:
             return search_ios(extraction.graph, self.cost_model, self._limits()).schedule
         device = local_device(prepared.target)
         lanes, database = device.require_lanes(self.lanes), open_database(self.database)
-        built = build_prepared(prepared)
+        choice = LibraryChoice(target=prepared.target, names=() if self.exact else self.libraries)
+        libraries = choice.installed(lambda library: library.require())
+        built = replace(build_prepared(prepared), libraries=libraries)
         with (
             device.open() as session,
-            RelayStageRunner(built, lanes=lanes, session=session) as runner,
+            RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner,
         ):
             kernels = MeasuredKernels(runner, database=database)
             prices = settled_prices(kernels)

@@ -11,12 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import tvm
-
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.devices.targets import require_cudnn
 from tvm_ios.errors import HostError
+from tvm_ios.runtime.libraries.known import cudnn_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios_lab.gpu.agenda import Case, Kernels
@@ -122,11 +120,8 @@ class Workplace:
     def _build(self, case: Case, kernels: Kernels, module: Any, params: Any) -> BuiltModel:
         libraries: tuple[OperatorLibrary, ...] = ()
         if kernels is Kernels.CUDNN:
-            target = tvm.target.Target(self.machine.target)
-            libraries = require_cudnn(cudnn=True, tf32=False, target=target)
             try:
-                for library in libraries:
-                    library.require()
+                libraries = (cudnn_library(tf32=False).require(),)
             except HostError as error:
                 raise SkippedError(str(error)) from error
         built = build_model(module, params, self.machine.target, name=case.name)

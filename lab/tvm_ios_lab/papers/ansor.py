@@ -50,6 +50,8 @@ ROUNDS = 12
 """Rounds of a race, in which a run takes up to seconds; quick ones too, so that they are the first
 half of a full one."""
 EAGER, COMPILED = "PyTorch", "torch.compile"
+BY_TVM = "\n[build]\nlibraries = []\n"
+"""Lines of a configuration that leave out operator libraries."""
 KERNELS = {"tvm": "TVM", "ansor": "Ansor", "onednn": "oneDNN"}
 OURS = tuple(f"{kernels}, {order}" for kernels in KERNELS.values() for order in ("in order", "IOS"))
 CONTESTANTS = (EAGER, COMPILED, *OURS)
@@ -235,16 +237,16 @@ def _recipes(cell: AnsorCell, bench: Bench) -> Mapping[str, KernelRecipe]:
     """Recipe of each set of kernels, by name."""
     limit = f"time_budget = {bench.time_budget}\n"
     recipes = {
-        "tvm": KernelRecipe(text=limit),
-        "onednn": KernelRecipe(text=f"{limit}\n[build]\nonednn = true\n"),
+        "tvm": KernelRecipe(text=f"{limit}{BY_TVM}"),
+        "onednn": KernelRecipe(text=f'{limit}\n[build]\nlibraries = ["onednn"]\n'),
     }
     if cell.source.trials:
-        searched = f'[tuning]\nbackend = "auto_scheduler"\ntrials = {cell.source.trials}\n'
+        searched = f'[tuning]\nbackend = "auto_scheduler"\ntrials = {cell.source.trials}\n{BY_TVM}'
         return {**recipes, "ansor": KernelRecipe(text=searched)}
     log = ROOT / COMMITTED_LOG
     # Builds are made again where their recipe has changed, and so where the log has.
     digest = hashlib.sha256(log.read_bytes() if log.exists() else b"").hexdigest()
-    text = f"# log {digest[:16]}\n{limit}"
+    text = f"# log {digest[:16]}\n{limit}{BY_TVM}"
     return {**recipes, "ansor": KernelRecipe(text=text, log=log)}
 
 

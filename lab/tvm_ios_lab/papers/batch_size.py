@@ -106,7 +106,7 @@ class BatchSize:
         if cell.run is None:
             return _modelled(cell)
         if not cell.run.small:
-            text = f"time_budget = {bench.time_budget}\n\n[build]\nonednn = true\n"
+            text = f'time_budget = {bench.time_budget}\n\n[build]\nlibraries = ["onednn"]\n'
             race = peer_race(PEER_NETWORK, cell.run, cell.against, bench)
             return raced_batch(race.run({KERNELS: KernelRecipe(text=text)}))
         from tvm_ios_lab.measured.batches import batch_raced  # noqa: PLC0415 - loads TVM

@@ -35,7 +35,7 @@ from tvm_ios_lab.scripts.door_networks import NETWORKS, DoorNetwork
 
 LANES = 2
 RACE = CompareOptions(rounds=40, longest_s=60)
-OPTIONS = TuneOptions(build=BuildOptions(onednn=True))
+OPTIONS = TuneOptions(build=BuildOptions(libraries=("onednn",)))
 TOLERANCE = 1e-3
 """Largest difference from torch, as a part of the largest value, that is no error."""
 BUILDER = "tvm_ios.models"

@@ -35,7 +35,7 @@ class OneOperator:
 
     def executor(self, *, lanes: int, exact: bool = False) -> Any:
         """Executor of the tuned network, with inputs set."""
-        options = TuneOptions(build=BuildOptions(exact=exact))
+        options = TuneOptions(build=BuildOptions(exact=exact, libraries=()))
         model = tvm_ios.tune(self.module, {}, lanes=lanes, options=options)
         return self.executor_of(model, lanes=lanes)
 

@@ -24,7 +24,7 @@ from tvm_ios.jobs.grid.grid_table import grid_csv
 from tvm_ios.jobs.ledger import CellStatus
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 
-CELL = Cell(parameters={"model": "net", "trials": 4, "build.onednn": False}, repeat=2, base={})
+CELL = Cell(parameters={"model": "net", "trials": 4, "build.exact": False}, repeat=2, base={})
 DONE = CellResult(
     cell_id=CELL.cell_id,
     parameters=CELL.parameters,
@@ -50,7 +50,7 @@ def test_a_row_has_parameters_times_latency_and_where_it_comes_from():
     assert row == {
         "model": "net",
         "trials": "4",
-        "build.onednn": "False",
+        "build.exact": "False",
         "repeat": "2",
         "status": "done",
         "seconds": "12.500",

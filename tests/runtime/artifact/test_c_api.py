@@ -227,7 +227,7 @@ def onednn_model(folder):
     flat = relay.nn.batch_flatten(pooled)
     scores = relay.nn.softmax(relay.nn.dense(flat, weight(24, 8 * 144)))
     mod = tvm.IRModule.from_expr(relay.Function([x], scores))
-    options = TuneOptions(build=BuildOptions(onednn=True))
+    options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     compiled = tvm_ios.compile_schedule(
         mod, None, host_target(), lanes=min(2, os.cpu_count() or 1), options=options
     )
@@ -313,7 +313,7 @@ def test_what_only_python_can_run_is_refused(built, tmp_path, monkeypatch):
     weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
     call = relay.nn.conv2d(x, weight, padding=(1, 1), channels=16, kernel_size=(3, 3))
     mod = tvm.IRModule.from_expr(relay.nn.relu(call))
-    options = TuneOptions(build=BuildOptions(onednn=True))
+    options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     path = tmp_path / "model.so"
     tvm_ios.compile_schedule(mod, None, TARGET, lanes=1, options=options).export_library(path)
     done = started(built(EXAMPLE), path)
@@ -332,7 +332,7 @@ def test_what_onednn_refuses_is_computed_by_kernels_in_c(built, tmp_path):
     rows = relay.reshape(relay.nn.relu(images), (16, 64))
     scaled = relay.nn.softmax(rows) * relay.var("y", shape=(16, 64))  # refused by oneDNN 3.2
     mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(scaled), scaled))
-    options = TuneOptions(build=BuildOptions(onednn=True))
+    options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     path = tmp_path / "model.so"
     compiled = tvm_ios.compile_schedule(mod, None, TARGET, lanes=1, options=options)
     assert len(of_library(compiled.plan)) == 2

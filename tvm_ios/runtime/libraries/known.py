@@ -11,9 +11,22 @@ from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = ["LIBRARIES", "cudnn_library", "find_library", "onednn_library", "read_call"]
+__all__ = [
+    "LIBRARIES",
+    "cudnn_library",
+    "find_library",
+    "known_libraries",
+    "onednn_library",
+    "read_call",
+]
 
-LIBRARIES: tuple[OperatorLibrary, ...] = (CudnnLibrary(), OnednnLibrary())
+
+def known_libraries(*, tf32: bool = False) -> tuple[OperatorLibrary, ...]:
+    """Every operator library; cuDNN may round float32 to TF32 or not."""
+    return CudnnLibrary(tf32=tf32), OnednnLibrary()
+
+
+LIBRARIES = known_libraries()
 """Every operator library, with its default options: enough to read its calls and to run them."""
 
 
@@ -23,12 +36,12 @@ def find_library(key: str) -> OperatorLibrary | None:
 
 
 def cudnn_library(*, tf32: bool) -> OperatorLibrary:
-    """The operator library for ``cudnn=True``, which may round float32 to TF32 or not."""
+    """cuDNN, which may round float32 to TF32 or not."""
     return CudnnLibrary(tf32=tf32)
 
 
 def onednn_library() -> OperatorLibrary:
-    """The operator library for ``onednn=True``."""
+    """OneDNN of this process."""
     return OnednnLibrary()
 
 

@@ -131,7 +131,7 @@ def test_outputs_on_a_gpu_are_those_of_tvm(cuda_graph, tf32):
     mod, params = squeezenet()
     first = tvm_ios.compile_schedule(mod, params, "cuda")
     schedule = greedy_schedule(first.graph)
-    options = tvm_ios.TuneOptions(build=tvm_ios.BuildOptions(cudnn=True, tf32=tf32))
+    options = tvm_ios.TuneOptions(build=tvm_ios.BuildOptions(libraries=("cudnn",), tf32=tf32))
     model = tvm_ios.compile_schedule(mod, params, "cuda", schedule=schedule, options=options)
     assert any(launch.call is not None for launch in model.plan.launches)
     random = np.random.default_rng(1)

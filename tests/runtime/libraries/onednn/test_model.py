@@ -278,7 +278,7 @@ def test_tune_chooses_and_its_file_brings_the_cuts_along(onednn, tmp_path, monke
         name: random.uniform(-1, 1, (64, 32, 3, 3)).astype("float32") for name in ("left", "right")
     }
     database = tmp_path / "profiles.sqlite"
-    build = BuildOptions(onednn=True, pad_channels=False)
+    build = BuildOptions(libraries=("onednn",), pad_channels=False)
     model = tvm_ios.tune(
         module, params, TARGET, database=database, options=TuneOptions(build=build)
     )
@@ -319,7 +319,7 @@ def test_images_of_one_dimension_are_pooled_as_a_whole(onednn, with_onednn):
     model = tvm_ios.tune(
         tvm.IRModule.from_expr(relay.Function([value], relay.concatenate(both, axis=1))),
         target=TARGET,
-        options=TuneOptions(build=BuildOptions(onednn=with_onednn)),
+        options=TuneOptions(build=BuildOptions(libraries=("onednn",) if with_onednn else ())),
     )
     data = np.random.default_rng(1).uniform(-1, 1, (2, 3, 8)).astype("float32")
     mean, most = data.mean(axis=2), np.maximum(data, 0).max(axis=2)

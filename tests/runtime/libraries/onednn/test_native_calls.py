@@ -48,7 +48,7 @@ def test_what_is_refused_names_the_call_and_the_reason(onednn):
         with pytest.raises(
             OnednnRefusalError,
             match=r"operator 'scores', softmax 8x16x16:abc .*: oneDNN 3\.\S+ has no fast code for"
-            r" it; compile without onednn=True, or give another",
+            r" it; compile with libraries=\(\), or give another",
         ):
             lane.prepare(replace(refused, cut=cut), "scores")
 

@@ -160,7 +160,7 @@ def test_a_device_without_the_library_is_named_before_the_work(
         with pytest.raises(
             HostError,
             match=r"oneDNN 3 is to compute on the device with key 'bare'.* there is none: .*"
-            r"/nowhere/libdnnl\.so: .*; install it there \(pip install .* leave out onednn=True",
+            r"/nowhere/libdnnl\.so: .*; install it there \(pip install .* leave out it \(libraries=\(\)",
         ):
             tuned(network, device, tmp_path)
         assert device.becomes_free()
@@ -170,7 +170,7 @@ def tuned(network, device, folder):
     where = DeviceOptions(rpc_tracker=device.address, rpc_key=device.key)
     options = TuneOptions(
         device=where,
-        build=BuildOptions(onednn=True, pad_channels=False),
+        build=BuildOptions(libraries=("onednn",), pad_channels=False),
         measure=MEASURE,
         compare=CompareOptions(rounds=6, min_repeat_ms=0.05, mode=CALM),
     )

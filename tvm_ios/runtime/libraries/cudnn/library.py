@@ -113,7 +113,7 @@ class Cudnn(StatusLibrary):
         place = f"{where}: " if where else ""
         return CudaCallError(
             f"{place}{call} failed: {name} (cuDNN {self.version_text}); update the driver and "
-            f"{PACKAGE}, or compile without cudnn=True",
+            f"{PACKAGE}, or compile with libraries=()",
             call=call,
             name=name,
         )
@@ -141,4 +141,7 @@ def load_cudnn() -> Cudnn:
             return Cudnn(ctypes.CDLL(name), name)
         except (OSError, AttributeError) as error:
             reason = reason or str(error)
-    raise HostError(f"no cuDNN: {reason}; run {install_command('cudnn')}, or leave out cudnn=True")
+    raise HostError(
+        f"no cuDNN: {reason}; run {install_command('cudnn')}, or leave it out (libraries=(), or "
+        "--libraries none)"
+    )

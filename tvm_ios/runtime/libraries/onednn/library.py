@@ -72,6 +72,6 @@ def load_onednn() -> Onednn:
     if found.library is None or found.version is None:
         raise HostError(
             f"no oneDNN 3: {found.reason}; run {install_command('onednn')}, name a libdnnl in "
-            f"{ONEDNN_VARIABLE}, or leave out onednn=True"
+            f"{ONEDNN_VARIABLE}, or leave it out (libraries=(), or --libraries none)"
         )
     return Onednn(found.library, found.path, found.version)

@@ -115,10 +115,10 @@ def _missing(processor: Processor, said: str) -> str:
     return (
         f"oneDNN 3 is to compute{processor.place}, and {said}; install it there "
         f"({install_command('onednn')}), name its file to the server that you start, or leave out "
-        "onednn=True"
+        "it (libraries=(), or --libraries none)"
     )
 
 
 def _message(where: str, said: bytes) -> str:
     told = said.decode(errors="replace")
-    return f"{where}: {told}; compile without onednn=True, or give another libdnnl"
+    return f"{where}: {told}; compile with libraries=(), or give another libdnnl"

@@ -1,0 +1,57 @@
+"""Which operator libraries may compute for a target, and which of them are there."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import tvm
+
+from tvm_ios.devices.library_choice import LibraryChoice
+from tvm_ios.errors import HostError, OptionError
+from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+CUDA, CPU = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
+
+
+def test_each_kind_of_target_has_its_libraries() -> None:
+    for target in (CPU, None):
+        assert LibraryChoice(target=target).of_target == (onednn_library(),)
+        assert LibraryChoice(target=target, names=()).of_target == ()
+    assert LibraryChoice(target=CUDA).of_target == (cudnn_library(tf32=False),)
+    assert LibraryChoice(target=CUDA, tf32=True).of_target == (cudnn_library(tf32=True),)
+
+
+def test_a_library_for_another_kind_of_target_is_refused() -> None:
+    for target, named in ((CPU, "'llvm"), (None, "left out")):
+        with pytest.raises(OptionError, match=f"has 'cudnn', but the target is {named}.*for cuda"):
+            LibraryChoice(target=target, names=("cudnn",))
+    with pytest.raises(OptionError, match="has 'onednn', but the target is 'cuda.*for llvm"):
+        LibraryChoice(target=CUDA, names=("onednn",))
+
+
+def test_tf32_wants_cudnn() -> None:
+    for target, names in ((CPU, None), (CUDA, ())):
+        with pytest.raises(OptionError, match="tf32 is True, but only convolutions by cuDNN"):
+            LibraryChoice(target=target, names=names, tf32=True)
+
+
+def test_a_missing_library_is_an_error_only_where_it_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def missing(library: OperatorLibrary) -> OperatorLibrary:
+        raise HostError(f"no {library.name.title}; run pip install it")
+
+    for named in (
+        LibraryChoice(target=CPU, names=("onednn",)),
+        LibraryChoice(target=CUDA, tf32=True),
+    ):
+        with pytest.raises(HostError, match="run pip install it"):
+            named.installed(missing)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert LibraryChoice(target=CPU).installed(missing) == ()
+    assert len(caplog.records) == 1
+    assert "slower than they could: no oneDNN; run pip install it" in caplog.text
+    assert LibraryChoice(target=CPU).installed(lambda library: library) == (onednn_library(),)

@@ -1,0 +1,104 @@
+"""Operator libraries that may compute for a target: those that a caller named, or all installed.
+
+Comes before the first build of a model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import tvm
+
+from tvm_ios.errors import HostError, OptionError
+from tvm_ios.runtime.libraries.known import known_libraries
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = ["LibraryChoice"]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryChoice:
+    """Choice of operator libraries for one target.
+
+    Raises
+    ------
+    OptionError
+        If a named library computes for another kind of target, or TF32 is allowed and cuDNN does
+        not compute.
+    """
+
+    target: tvm.target.Target | None
+    """Target; None for this machine's processor."""
+    names: tuple[str, ...] | None = None
+    """Keys of the libraries that have to be there, such as ``onednn``; None takes what is there."""
+    tf32: bool = False
+    """True lets cuDNN round float32 to TF32."""
+
+    def __post_init__(self) -> None:
+        kind = self._kind
+        for library in known_libraries(tf32=self.tf32):
+            if library.name.key in (self.names or ()) and library.target_kind != kind:
+                raise OptionError(
+                    f"libraries has {library.name.key!r}, but the target is {self._target_text}; "
+                    f"{library.name.title} computes for {library.target_kind} targets only"
+                )
+        if self.tf32 and not any(each.name.key == "cudnn" for each in self.of_target):
+            raise OptionError(
+                "tf32 is True, but only convolutions by cuDNN may use TF32, and cuDNN does not "
+                f"compute: the target is {self._target_text}, and libraries {self.names!r}; leave "
+                "out tf32"
+            )
+
+    @property
+    def of_target(self) -> tuple[OperatorLibrary, ...]:
+        """Libraries that compute for the target, installed or not."""
+        return tuple(
+            library
+            for library in known_libraries(tf32=self.tf32)
+            if library.target_kind == self._kind
+            and (self.names is None or library.name.key in self.names)
+        )
+
+    def installed(
+        self, require: Callable[[OperatorLibrary], OperatorLibrary]
+    ) -> tuple[OperatorLibrary, ...]:
+        """Libraries as they are installed; a missing one that was not named is told once.
+
+        Parameters
+        ----------
+        require
+            Function that returns the library as it is on the device.
+
+        Raises
+        ------
+        HostError
+            If a named library, or cuDNN for TF32, is missing or does not fit.
+        """
+        found = []
+        for library in self.of_target:
+            try:
+                found.append(require(library))
+            except HostError as error:
+                if self.names is not None or self.tf32:
+                    raise
+                _tell_once(f"only TVM's kernels compute, slower than they could: {error}")
+        return tuple(found)
+
+    @property
+    def _kind(self) -> str:
+        return "llvm" if self.target is None else str(self.target.kind.name)
+
+    @property
+    def _target_text(self) -> str:
+        return "left out, and so this processor" if self.target is None else repr(str(self.target))
+
+
+@cache
+def _tell_once(text: str) -> None:
+    """Warn of what concerns all models of this process."""
+    _LOG.warning("%s", text)
