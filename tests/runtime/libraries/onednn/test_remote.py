@@ -160,7 +160,7 @@ def test_a_device_without_the_library_is_named_before_the_work(
         with pytest.raises(
             HostError,
             match=r"oneDNN 3 is to compute on the device with key 'bare'.* there is none: .*"
-            r"/nowhere/libdnnl\.so: .*; install it there \(pip install .* leave out it \(libraries=\(\)",
+            r"/nowhere/libdnnl\.so: .*; install it there \(pip install .* leave out it \(libraries",
         ):
             tuned(network, device, tmp_path)
         assert device.becomes_free()
