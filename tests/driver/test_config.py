@@ -100,7 +100,7 @@ def test_there_is_a_table_for_every_noun():
             database=DatabaseOptions(fresh=True),
         ),
     }
-    assert EVERYTHING.count("[") == len(fields(TuneOptions))
+    assert EVERYTHING.count("\n[") == len(fields(TuneOptions))
 
 
 def test_the_slow_mode_is_a_table_in_the_table_of_its_noun():

@@ -108,6 +108,19 @@ def test_channels_that_may_not_be_padded_lie_last():
     assert form_by(lambda _: 10**9, chain(20), pads=False).layouts == (BLOCKS,) * 2
 
 
+def test_channels_that_fill_no_block_lie_last_where_they_are_cut():
+    """Out of their blocks and back costs more than a copy."""
+
+    def cut(channels: int) -> relay.Expr:
+        return relay.split(chain(96), [channels], axis=1)[0]
+
+    def price_ns(function: FusedFunction) -> int:
+        return 100_000 if layout_in(function) == CHANNELS_LAST else 99_000
+
+    assert form_by(price_ns, cut(44)).layouts == (CHANNELS_LAST,) * 2
+    assert form_by(price_ns, cut(48)).layouts == (BLOCKS,) * 2
+
+
 def test_groups_lie_last_where_loops_of_ours_are_compiled_for_them():
     def grouped(groups: int, dilation: int = 1) -> relay.Expr:
         data, weight = (

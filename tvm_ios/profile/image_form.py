@@ -32,6 +32,11 @@ __all__ = ["cheapest_form", "form_by_prices"]
 
 TVM_CHANNELS_LAST = 10
 """Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
+CACHED = 3
+"""Factor by which copies between two operators are faster than from memory, since most lie in
+caches."""
+UNBLOCKED = 5
+"""Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
 LEAST_MOVE_NS = 500
 """Nanoseconds of a kernel that lays out few data anew, and of what waits for it."""
 Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
@@ -77,7 +82,7 @@ def cheapest_form(
             pads=pads,
         )
         written = costs.written(parts)
-        places = image_places(with_written(parts, written))
+        places = image_places(with_written(parts, written), costs.block)
         return ImageForm(written=written, layouts=cheapest_layouts(costs.of(places)))
 
 
@@ -97,7 +102,7 @@ class _Costs:
         self._priced = priced
         self._rates = rates
         self._lanes = lanes
-        self._block = block
+        self.block = block
         self._pads = pads
 
     def of(self, places: ImagePlaces) -> LayoutCosts:
@@ -114,7 +119,10 @@ class _Costs:
             for last in (False, True)
         )
         return LayoutCosts(
-            blocks_ns=blocks_ns,
+            blocks_ns=[
+                ns + UNBLOCKED * self._moved_ns(unblocked)
+                for ns, unblocked in zip(blocks_ns, places.unblocked_bytes, strict=True)
+            ],
             channels_last_ns=[
                 ns + self._moved_ns(copied)
                 for ns, copied in zip(last_ns, places.copied_bytes, strict=True)
@@ -147,7 +155,7 @@ class _Costs:
     ) -> tuple[FusedFunction | None, FusedFunction | None]:
         if placed is None:
             return None, None
-        return placed.in_blocks(self._block, pads=self._pads), placed.channels_last()
+        return placed.in_blocks(self.block, pads=self._pads), placed.channels_last()
 
     def _cheapest_ns(
         self, placed: PlacedConvolution | None, library_ns: int | None, *, last: bool
@@ -167,7 +175,7 @@ class _Costs:
 
     def _moved_ns(self, size_bytes: int) -> int:
         """Nanoseconds to read and write so many bytes, about."""
-        return 2 * size_bytes // (self._rates.bytes_per_ns * self._lanes)
+        return 2 * size_bytes // (CACHED * self._rates.bytes_per_ns * self._lanes)
 
 
 def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:

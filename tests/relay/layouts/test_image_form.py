@@ -13,7 +13,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
-from tvm_ios.relay.layouts.places import image_places
+from tvm_ios.relay.layouts.places import convolutions_of
 
 TARGET = resolve_target("llvm -mcpu=skylake-avx512 -opt-level=0")
 
@@ -58,7 +58,7 @@ def output_of(mod, params=None):
 
 
 def layouts_in(mod) -> tuple[str, ...]:
-    convolutions = image_places(mod).convolutions
+    convolutions = convolutions_of(mod)
     return tuple(str(each.attrs.data_layout) for each in convolutions)
 
 
@@ -90,11 +90,11 @@ def test_a_transposed_convolution_written_anew_has_a_layout_of_its_own(expected)
 def test_only_channels_in_blocks_are_padded():
     form = ImageForm(layouts=(BLOCKS, BLOCKS, CHANNELS_LAST, CHANNELS_LAST, CHANNELS_LAST))
     mod, told = in_form(*model(), form, TARGET)
-    extents = [int(each.attrs.channels) for each in image_places(mod).convolutions]
+    extents = [int(each.attrs.channels) for each in convolutions_of(mod)]
     assert extents == [16, 16, 20, 20]
     assert "2 are padded to whole blocks" in told
     mod, _ = in_form(*model(), form, TARGET, pads=False)
-    extents = [int(each.attrs.channels) for each in image_places(mod).convolutions]
+    extents = [int(each.attrs.channels) for each in convolutions_of(mod)]
     assert extents == [14, 14, 20, 20]
 
 

@@ -17,7 +17,7 @@ def convolved(value: relay.Expr, name: str, channels: int = 16, **more: int) -> 
 
 def places_of(body: relay.Expr) -> ImagePlaces:
     function = relay.Function(relay.analysis.free_vars(body), body)
-    return image_places(relay.transform.InferType()(tvm.IRModule.from_expr(function)))
+    return image_places(relay.transform.InferType()(tvm.IRModule.from_expr(function)), 16)
 
 
 def image() -> relay.Var:
@@ -52,7 +52,16 @@ def test_channels_that_are_joined_or_cut_are_copied_where_they_lie_last():
     halves = relay.split(joined, 2, axis=1)
     found = places_of(convolved(relay.nn.relu(halves[0]) * halves[1], "c"))
     assert found.copied_bytes == [4 * MAP_BYTES, 0, 0]
+    assert found.unblocked_bytes == [0, 0, 0]
     assert found.moved_bytes == {(1, 0): MAP_BYTES, (0, 2): MAP_BYTES}
+
+
+def test_channels_that_fill_no_block_leave_their_blocks_where_they_are_joined_or_cut():
+    x = image()
+    joined = relay.concatenate([convolved(x, "a", 24), convolved(x, "b", 8)], axis=1)
+    assert places_of(joined).unblocked_bytes == [2 * MAP_BYTES, 0]
+    parts = relay.split(convolved(x, "a", 32), [12], axis=1)
+    assert places_of(relay.nn.relu(parts[0])).unblocked_bytes == [2 * MAP_BYTES]
 
 
 def test_rows_that_are_joined_are_copied_in_either_layout():

@@ -14,7 +14,7 @@ from tvm_ios.core.image_layouts import CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import CheckedModule
 from tvm_ios.relay.layouts.enlargements import lay_out_small_images
-from tvm_ios.relay.layouts.places import image_places
+from tvm_ios.relay.layouts.places import convolutions_of
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.conversion import lay_out
@@ -42,7 +42,7 @@ def in_form(
         If the form is of a model with other convolutions.
     """
     bound = with_written(in_parts(bound_model(mod, params)), form.written)
-    convolutions = image_places(bound).convolutions
+    convolutions = convolutions_of(bound)
     if len(convolutions) != len(form.layouts):
         raise ModelError(
             f"the form has layouts of {len(form.layouts)} convolutions, and the model has "

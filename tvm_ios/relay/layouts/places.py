@@ -18,7 +18,7 @@ from tvm_ios.relay.dataflow import graph_order, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 from tvm_ios.relay.transforms.conversion import CONVOLUTIONS
 
-__all__ = ["ImagePlaces", "has_images", "image_places"]
+__all__ = ["ImagePlaces", "convolutions_of", "has_images", "image_places"]
 
 RANK = 4
 MOVERS = frozenset(
@@ -49,37 +49,54 @@ class ImagePlaces:
     """Convolution of each place."""
     copied_bytes: list[int] = field(default_factory=list)
     """Bytes that operators at each place copy with channels last only."""
+    unblocked_bytes: list[int] = field(default_factory=list)
+    """Bytes at each place that leave their blocks of channels and go back, since they are cut or
+    joined where no block ends."""
     moved_bytes: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     """Bytes that go from place to place, laid out anew if their layouts differ."""
 
 
+def convolutions_of(module: tvm.IRModule) -> list[relay.Call]:
+    """Convolutions of ``main``, transposed ones included, each of which has a place, in order."""
+    return [each for each in graph_order(module["main"].body) if is_call_of(each, *CONVOLUTIONS)]
+
+
 def has_images(module: tvm.IRModule) -> bool:
     """True if ``main`` has a convolution, and so a place."""
-    return any(is_call_of(each, *CONVOLUTIONS) for each in graph_order(module["main"].body))
+    return bool(convolutions_of(module))
 
 
-def image_places(module: tvm.IRModule) -> ImagePlaces:
-    """Places of the images in ``main`` of a typed module, in the order of its convolutions."""
+def image_places(module: tvm.IRModule, block: int) -> ImagePlaces:
+    """Places of the images in ``main`` of a typed module, in the order of its convolutions.
+
+    ``block`` is the number of channels in a block.
+    """
     places = ImagePlaces()
     place_of: dict[relay.Expr, int] = {}
     for expression in graph_order(module["main"].body):
         if isinstance(expression, relay.Call):
-            _read_call(expression, places, place_of)
+            _read_call(expression, places, place_of, block)
         elif isinstance(expression, relay.TupleGetItem) and expression.tuple_value in place_of:
             place_of[expression] = place_of[expression.tuple_value]
     return places
 
 
-def _read_call(call: relay.Call, places: ImagePlaces, place_of: dict[relay.Expr, int]) -> None:
+def _read_call(
+    call: relay.Call, places: ImagePlaces, place_of: dict[relay.Expr, int], block: int
+) -> None:
     images = _placed_images(call, place_of)
     if is_call_of(call, *CONVOLUTIONS):
         place_of[call] = place = len(places.convolutions)
         places.convolutions.append(call)
         places.copied_bytes.append(0)
+        places.unblocked_bytes.append(0)
     elif images and _follows(call):
         place_of[call] = place = place_of[images[0]]
         if is_call_of(call, *COPYING) and _along_channels(call):
-            places.copied_bytes[place] += sum(map(_bytes_of, images))
+            copied = sum(map(_bytes_of, images))
+            places.copied_bytes[place] += copied
+            if any(channels % block for channels in _channels_of(call, images)):
+                places.unblocked_bytes[place] += copied
     else:
         return
     for image in images:
@@ -109,6 +126,13 @@ def _along_channels(call: relay.Call) -> bool:
     axes = call_attribute(call, "axes" if is_call_of(call, "strided_slice") else "axis")
     named = [axes] if isinstance(axes, int | tvm.tir.IntImm) else axes or ()
     return any(int(axis) % RANK == 1 for axis in named)
+
+
+def _channels_of(call: relay.Call, images: list[relay.Expr]) -> list[int]:
+    """Channels of the images that go into a call, and of those that come out."""
+    type_ = call.checked_type
+    results = list(type_.fields) if isinstance(type_, tvm.ir.TupleType) else [type_]
+    return [int(each.shape[1]) for each in (*(image.checked_type for image in images), *results)]
 
 
 def _bytes_of(image: relay.Expr) -> int:
