@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from tvm_ios.compile.model import CompiledModel
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+    from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
     from tvm_ios.driver.compile_schedule import compile_schedule
+    from tvm_ios.driver.effort import Effort
     from tvm_ios.driver.input_shapes import InputShapes
     from tvm_ios.driver.model_source import from_onnx
-    from tvm_ios.driver.options import BuildOptions, DatabaseOptions, TuneOptions
+    from tvm_ios.driver.options import TuneOptions
     from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
@@ -36,6 +38,7 @@ __all__ = [
     "Conversion",
     "DatabaseOptions",
     "DeviceOptions",
+    "Effort",
     "InputShapes",
     "InterOpSchedule",
     "MeasureOptions",
@@ -56,12 +59,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BuildOptions": "tvm_ios.driver.options",
+    "BuildOptions": "tvm_ios.driver.build_options",
     "CompareOptions": "tvm_ios.measure.compare",
     "CompiledModel": "tvm_ios.compile.model",
     "Conversion": "tvm_ios.core.conversion",
-    "DatabaseOptions": "tvm_ios.driver.options",
+    "DatabaseOptions": "tvm_ios.driver.build_options",
     "DeviceOptions": "tvm_ios.tuning.device_options",
+    "Effort": "tvm_ios.driver.effort",
     "InputShapes": "tvm_ios.driver.input_shapes",
     "InterOpSchedule": "tvm_ios.core.schedule",
     "MeasureOptions": "tvm_ios.measure.sampling",

@@ -48,6 +48,7 @@ LINES = {
     "tvm-ios tune squeezenet --fr": {"--fresh"},
     "tvm-ios -v tune --tuning ": {"none", "autotvm", "auto_scheduler"},
     "tvm-ios tune squeezenet --trials ": set(),
+    "tvm-ios tune squeezenet --effort ": {"quick", "balanced", "thorough"},
     "tvm-ios tune ": {*NETWORKS, "net.onnx", "net.json"},
     "tvm-ios tune sq": {"squeezenet"},
     "tvm-ios demo --networks resnet": {"resnet_50", "resnet3d_18"},

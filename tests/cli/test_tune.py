@@ -57,6 +57,22 @@ def test_flags_alone_are_a_configuration():
     assert kernels.tuner == "grid"
 
 
+def test_flags_go_over_the_file_and_the_file_over_the_effort(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("effort = 'thorough'\n[build]\ntf32 = true\n[tuning]\ntrials = 7\n")
+    thorough = parsed("--config", path)
+    assert (thorough.tuning, thorough.options.kernels.repeat) == ("autotvm", 5)
+    quick = parsed("--config", path, "--effort", "quick", "--libraries", "none")
+    assert quick.tuning is None
+    assert (quick.options.build.tf32, quick.options.build.race_forms) == (True, False)
+    assert quick.options.build.libraries == ()
+    assert parsed("--effort", "thorough", "--trials", 9).options.kernels.trials == 9
+    assert parsed("--effort", "thorough", "--tuning", "none").arguments()["options"].kernels == (
+        DEFAULTS.kernels
+    )
+    assert parsed("--effort", "quick", "--race-forms").options.build.race_forms
+
+
 def test_flags_go_over_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(
@@ -156,7 +172,7 @@ def test_help_tells_the_defaults_of_the_options(capsys):
         ("the paper's r; 0 means no limit", DEFAULTS.search.max_group_size),
         ("the paper's s; 0 means no limit", DEFAULTS.search.max_num_groups),
         ("padded to whole vectors", "yes"),
-        ("where it is faster", "no"),
+        ("may round float32 to TF32", "no"),
         ("what they sum up in", "float32"),
     ):
         assert f"{flag} (default: {default})" in told
@@ -218,6 +234,11 @@ def test_what_onnxruntime_runs_is_told(tmp_path, capsys):
         (["net.onnx", "--input-shapes", "x"], "--input-shapes has 'x'; give such as"),
         (["net.onnx", "--batch-size", "0"], "batch_size is 0"),
         (["net.json", "--batch-size", "2"], "net.json has shapes of its own; leave out --input-"),
+        (
+            ["squeezenet", "--effort", "quick", "--trials", "3"],
+            "--trials given, but no kernels are",
+        ),
+        (["squeezenet", "--effort", "quick", "--max-num-groups", "3"], "max_num_groups given, but"),
         (["squeezenet", "--trials", "3"], "--trials given, but no kernels are tuned"),
         (["squeezenet", "--tuning", "auto_scheduler", "--tuner", "grid"], "--tuner is for AutoTVM"),
         (["squeezenet", "--tuning", "autotvm", "--trials", "0"], "trials is 0"),

@@ -10,10 +10,16 @@ import pytest
 import tvm
 
 import tvm_ios
-from tvm_ios import BuildOptions, CompareOptions, MeasureOptions, SimpleTVM, TuneOptions
+from tvm_ios import (
+    BuildOptions,
+    CompareOptions,
+    MeasureOptions,
+    SearchOptions,
+    SimpleTVM,
+    TuneOptions,
+)
 from tvm_ios import TuningOptions as Kernels
 from tvm_ios.driver import tune_to_level
-from tvm_ios.driver.options import SearchOptions
 from tvm_ios.driver.run_folder import RunFolder, RunReport
 from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionError, TuningError
 from tvm_ios.measure.machine_mode import ModeOptions

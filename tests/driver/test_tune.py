@@ -354,6 +354,16 @@ def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) -> None:
+    given = {"database": tmp_path / "prices.sqlite", "lanes": 1}
+    report = tvm_ios.tune(net.mod, net.params, TARGET, effort="quick", **given).report()
+    assert not any(phase.startswith(("build ", "check ")) for phase in report.phase_s)
+    counts = report.counts()
+    assert counts["stages_possible"] == counts["operators"]
+    assert len(report.comparison.rounds) <= 15
+
+
+@pytest.mark.slow
 def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> None:
     tuned = tvm_ios.tune(
         net.mod,

@@ -106,6 +106,13 @@ max_group_size = 2
     )
 
 
+def test_an_effort_is_a_key_of_a_job(tmp_path):
+    (order,) = read(tmp_path, JOB + 'effort = "quick"\n').orders
+    assert order.work == TuneWork(config={"effort": "quick"})
+    with pytest.raises(JobError, match="effort is 'fast'; choose from 'quick'"):
+        read(tmp_path, JOB + 'effort = "fast"\n')
+
+
 def test_shapes_of_an_onnx_model_are_keys_of_a_job(tmp_path):
     shapes = 'input_shapes = "x:[1,3,8,8]"\nbatch_size = 2\n'
     (order,) = read(tmp_path, JOB + shapes).orders

@@ -64,6 +64,13 @@ def test_prices_choose_the_form_where_a_library_likes_a_layout():
     assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
 
 
+def test_without_races_of_forms_only_layouts_change():
+    assert [change.name for change in changes_for(CPU, race_forms=False)] == ["NCHW"]
+    onednn = (onednn_library(),)
+    priced = changes_for(CPU, race_forms=False, libraries=onednn, choose_form=lambda *_: None)
+    assert [change.name for change in priced] == ["layouts by prices"]
+
+
 @pytest.mark.slow
 def test_a_model_computes_the_same_in_the_form_that_was_chosen(narrow):
     as_it_is = BuildCandidate(mod=narrow[0], params=narrow[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tvm_ios.driver.options import BuildOptions, CompareOptions, TuneOptions
+from tvm_ios import BuildOptions, CompareOptions, TuneOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
 

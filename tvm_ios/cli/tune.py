@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
-from tvm_ios.driver.config import BACKEND_NAMES, TuneConfig
+from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
@@ -23,7 +24,7 @@ from tvm_ios.onnx.rest import RESTS
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
 from tvm_ios.support.terminal import StderrProgress
-from tvm_ios.tuning.options import TUNERS
+from tvm_ios.tuning.options import BACKEND_NAMES, TUNERS
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -33,7 +34,7 @@ __all__ = ["add_parser", "run"]
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "libraries", "tf32", "exact", "rest"),
+    "build": ("pad_channels", "race_forms", "libraries", "tf32", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
@@ -107,10 +108,17 @@ def add_parser(subparsers: Subparsers) -> None:
         help="measure all anew, in place of what the profile database knows",
     )
     parser.add_argument(
+        "--effort",
+        choices=[each.value for each in Effort],
+        help="time to look for a fast model: seconds, a minute or two, or up to an hour with tuned "
+        "kernels; files and other flags go over what it sets "
+        f"(default: {Effort.BALANCED.value})",
+    )
+    parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="budgets, such as configs/quick.toml; flags go over them",
+        help="options in a file, such as configs/tuned.toml; flags go over them",
     )
     parser.add_argument(
         "--rest",
@@ -210,6 +218,12 @@ def _add_search_options(group: Any) -> None:
     )
     _add_switch(
         group,
+        "--race-forms",
+        "whether to build the model in further forms that only a race can judge",
+        default=DEFAULTS.build.race_forms,
+    )
+    _add_switch(
+        group,
         "--pad-merged-kernels",
         "whether convolutions of different kernel sizes may merge; padded with zeros, the smaller "
         "ones make NaN of an inf",
@@ -267,7 +281,9 @@ def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:
 
 def _add_tuning_options(group: Any) -> None:
     group.add_argument(
-        "--tuning", choices=BACKEND_NAMES, help="what tunes the kernels (default: none)"
+        "--tuning",
+        choices=BACKEND_NAMES,
+        help="what tunes the kernels (default: none; autotvm with --effort thorough)",
     )
     group.add_argument(
         "--tuning-records",
@@ -317,10 +333,12 @@ def _add_tuning_options(group: Any) -> None:
 
 def _config(arguments: argparse.Namespace) -> TuneConfig:
     """Configuration of the file, with the given flags over it."""
-    config = TuneConfig() if arguments.config is None else TuneConfig.load(arguments.config)
-    backend = config.tuning if arguments.tuning is None else arguments.tuning
-    if backend == "none":
-        backend = None
+    config = (
+        TuneConfig.of_tables({}, arguments.effort)
+        if arguments.config is None
+        else TuneConfig.load(arguments.config, arguments.effort)
+    )
+    backend = config.options.kernels.backend_for(arguments.tuning)
     kernels = _given(arguments, TUNING_FLAGS)
     if kernels and backend is None:
         flags = ", ".join(TUNING_FLAGS[name] for name in kernels)
@@ -338,12 +356,10 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
     if "timeout_s" in kernels:
         kernels["build_timeout_s"] = kernels["timeout_s"]
     given = {noun: _given(arguments, names) for noun, names in FLAGS.items()}
-    given["kernels"] = kernels
-    nouns = {noun: replace(getattr(config.options, noun), **each) for noun, each in given.items()}
+    given["kernels"] = kernels | {"backend": backend or BACKEND_NAMES[0]}
     return replace(
         config,
-        options=replace(config.options, **nouns),
-        tuning=backend,
+        options=config.options.changed(**given),
         **_given(arguments, ("time_budget",)),
     )
 

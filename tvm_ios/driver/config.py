@@ -1,31 +1,31 @@
 """Options of a ``tune`` as a file.
 
-A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, and a key
-``time_budget``. The table ``tuning`` also names the tuner. A noun in a noun is a table in its
-table, such as ``[measure.mode]``. Missing keys have their defaults. Free of TVM, so that a bad file
-is refused before anything is loaded.
+A file is TOML with a table for each noun of :class:`~tvm_ios.driver.options.TuneOptions`, and the
+keys ``effort`` and ``time_budget``. A noun in a noun is a table in its table, such as
+``[measure.mode]``. Missing keys have the values of the effort. Free of TVM, so that a bad file is
+refused before anything is loaded.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_type_hints
 
-from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.effort import Effort
+from tvm_ios.driver.options import TuneOptions, with_changes
 from tvm_ios.errors import OptionError
-from tvm_ios.search.options import SearchOptions
-from tvm_ios.support.near_name import did_you_mean
+from tvm_ios.support.near_name import require_known
 from tvm_ios.support.stored_value import UnreadableValueError
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.toml_tables import read_toml
 
-__all__ = ["BACKEND_NAMES", "TuneConfig", "known_value", "require_known"]
+__all__ = ["TOP_KEYS", "TuneConfig", "known_value"]
 
-BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
-"""Names of kernel tuners in files and on the command line."""
+TOP_KEYS = ("effort", "time_budget")
+"""Keys at the top of a file, outside of tables."""
 NAMES_OF_MEMBERS = ("strategies", "endings", "libraries")
 """Keys whose values are names of enumeration members, which their noun reads."""
 
@@ -49,48 +49,51 @@ class TuneConfig:
     """
 
     options: TuneOptions = field(default_factory=TuneOptions)
-    tuning: str | None = None
-    """Kernel tuner: ``"autotvm"``, ``"auto_scheduler"``, or None."""
     time_budget: float | None = None
     """Seconds of the whole call."""
 
     def __post_init__(self) -> None:
         TimeBudget(self.time_budget)
 
+    @property
+    def tuning(self) -> str | None:
+        """Kernel tuner: ``"autotvm"``, ``"auto_scheduler"``, or None."""
+        return self.options.kernels.backend_for(None)
+
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Configuration in a file, such as ``configs/quick.toml``."""
+    def load(cls, path: str | Path, effort: str | None = None) -> Self:
+        """Configuration in a file, such as ``configs/tuned.toml``; arguments of :meth:`of_tables`.
+
+        An OptionError names the file and what is wrong in it.
+        """
         try:
-            return cls.of_tables(read_toml(Path(path)))
+            return cls.of_tables(read_toml(Path(path)), effort)
         except (OSError, UnicodeDecodeError) as error:
             raise OptionError(
                 f"cannot read the configuration {path}: {error}; give a file such as "
-                "configs/quick.toml"
+                "configs/tuned.toml"
             ) from error
         except (OptionError, UnreadableValueError) as error:
             raise OptionError(f"{path}: {error}") from error
 
     @classmethod
-    def of_tables(cls, content: Mapping[str, Any]) -> Self:
-        """Configuration in tables that :mod:`tomllib` or :mod:`json` has read."""
+    def of_tables(cls, content: Mapping[str, Any], effort: str | None = None) -> Self:
+        """Configuration in tables that :mod:`tomllib` or :mod:`json` has read.
+
+        An ``effort`` goes over the one in the tables, whose other keys go over what it sets.
+        """
         # The tables lose keys below, and the caller's must not.
         tables = copy.deepcopy(dict(content))
-        require_known(tables, ("time_budget", *_TABLES), "")
+        require_known(tables, (*TOP_KEYS, *_TABLES), "")
+        named = tables.pop("effort", Effort.BALANCED.value)
         time_budget = tables.pop("time_budget", None)
-        for name, table in tables.items():
-            if not isinstance(table, dict):
-                raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
-        backend = tables.get("tuning", {}).pop("backend", "none")
-        if backend not in BACKEND_NAMES:
-            raise OptionError(
-                f"[tuning] backend is {backend!r}; choose from {', '.join(BACKEND_NAMES)}"
-            )
+        level = TuneOptions.of(named if effort is None else effort)
         nouns = {
-            noun: _noun(kind, tables.get(name, {}), name) for name, (noun, kind) in _TABLES.items()
+            _TABLES[name]: _noun(getattr(level, _TABLES[name]), table, name)
+            for name, table in tables.items()
         }
         return cls(
-            options=TuneOptions(**nouns),
-            tuning=None if backend == "none" else backend,
+            options=replace(level, **nouns),
             time_budget=known_value("time_budget", time_budget, float | None),
         )
 
@@ -103,49 +106,34 @@ class TuneConfig:
         kernels = self.options.kernels.used_by(self.tuning)
         return {
             "options": replace(self.options, kernels=kernels),
-            "tuning": self.tuning,
             "time_budget": self.time_budget,
         }
 
 
-_TABLES = {
-    "tuning" if noun == "kernels" else noun: (noun, kind)
-    for noun, kind in get_type_hints(TuneOptions).items()
-}
-"""Fields of ``TuneOptions`` and their nouns, by table of a file."""
+_TABLES = {"tuning" if noun == "kernels" else noun: noun for noun in get_type_hints(TuneOptions)}
+"""Fields of ``TuneOptions``, by table of a file."""
 
 
-def _noun(kind: type[Noun], table: Any, name: str) -> Noun:
-    """Dataclass that a table describes, with its nested tables."""
+def _noun(base: Noun, table: Any, name: str) -> Noun:
+    """Dataclass with the values of a table, and of its nested tables, over its own."""
     if not isinstance(table, dict):
         raise OptionError(f"{name} is {table!r}; make it a table, [{name}]")
-    hints = get_type_hints(kind)
-    known = ("backend", *hints) if name == "tuning" else tuple(hints)
-    require_known(table, known, f"[{name}] ")
+    hints = get_type_hints(type(base))
+    require_known(table, tuple(hints), f"[{name}] ")
     inner = {
-        key: _noun(hints[key], value, f"{name}.{key}")
+        key: _noun(getattr(base, key), value, f"{name}.{key}")
         for key, value in table.items()
         if is_dataclass(hints[key])
     }
-    make: Callable[..., Any] = SearchOptions.of if kind is SearchOptions else kind
     try:
         plain = {
             key: known_value(key, value, hints[key])
             for key, value in table.items()
             if key not in inner
         }
-        made: Noun = make(**plain, **inner)
+        return with_changes(base, {**plain, **inner})
     except OptionError as error:
         raise OptionError(f"[{name}] {error}") from error
-    return made
-
-
-def require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Refuse a table with an unknown key; ``where`` begins the message."""
-    for key in table:
-        if key not in known:
-            meant = did_you_mean(key, known, ", ") or "."
-            raise OptionError(f"{where}has no key {key!r}{meant} There are {', '.join(known)}")
 
 
 def known_value(key: str, value: Any, hint: Any) -> Any:

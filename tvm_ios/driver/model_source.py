@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import tvm
 
+from tvm_ios.driver.build_options import require_rest
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile, is_onnx_model, is_onnx_path
-from tvm_ios.driver.options import require_rest
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.onnx.rest import REFUSE

@@ -5,93 +5,25 @@ Free of TVM, so that a bad value is refused before anything is loaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
+from tvm_ios.driver.effort import LEVELS, Effort
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.onnx.rest import RESTS
-from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.near_name import require_known
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 
-__all__ = [
-    "DEFAULTS",
-    "BuildOptions",
-    "DatabaseOptions",
-    "TuneOptions",
-    "require_options",
-    "require_rest",
-]
+__all__ = ["DEFAULTS", "TuneOptions", "options_of_call", "require_options", "with_changes"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
-    """Choice of the kernels that a model is built with.
-
-    Raises
-    ------
-    OptionError
-        If a value is none of those named, or a named operator library is to compute exactly as
-        TVM.
-    """
-
-    pad_channels: bool = True
-    """True tries convolutions and dense layers with output channels padded to whole vectors, where
-    they fill none, and dense layers with rows padded to whole tiles, and keeps them if the network
-    is faster. Sums are then taken in another order, and an inf or NaN that a padded one reads
-    spreads as NaN. Not done on a GPU."""
-    libraries: tuple[str, ...] | None = None
-    """Operator libraries that may compute in place of TVM's kernels, by name: ``"onednn"``
-    convolutions and products on a CPU, ``"cudnn"`` convolutions on a GPU, both with functions of
-    each element that follow. Each operator is priced with TVM's kernel and with the library, and
-    the faster one is kept; a stage may have both. None takes what is installed; an empty tuple
-    leaves all of them out."""
-    tf32: bool = False
-    """True lets cuDNN round float32 to TF32, with 10 bits of mantissa, which is faster."""
-    exact: bool = False
-    """True keeps the bits of stock TVM with the same tuning records: its own exp, erf and the like,
-    and sums in its order, so no operator library, no padded channels, no other layouts than asked
-    for, and no merged convolutions. False lets results differ from it in the last places: these
-    functions are then off by at most 2 units in the last place."""
-    rest: str = "onnxruntime"
-    """Way to treat nodes of an ONNX model that no kernel is for, and all behind them:
-    ``"onnxruntime"`` has it run them, where it is installed, ``"refuse"`` refuses the model."""
-
-    def __post_init__(self) -> None:
-        _require_flags(self)
-        require_rest(self.rest)
-        _require_names(self.libraries)
-        if self.exact and self.libraries:
-            raise OptionError(
-                f"exact is True, but libraries={self.libraries!r} lets a library compute, which "
-                "sums in another order than TVM; leave out one of them"
-            )
-
-    @property
-    def named_libraries(self) -> tuple[str, ...] | None:
-        """Names of the libraries that have to be there; None for what is installed."""
-        return () if self.exact else self.libraries
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseOptions:
-    """Use of the profile database by a call.
-
-    Raises
-    ------
-    OptionError
-        If a value is neither True nor False.
-    """
-
-    fresh: bool = False
-    """True measures all prices, choices and races anew, and replaces stored ones. Tuning records of
-    kernels lie in logs of their own and are used in any case."""
-
-    def __post_init__(self) -> None:
-        _require_flags(self)
+Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +40,9 @@ class TuneOptions:
     >>> options = TuneOptions(search=SearchOptions.of(strategies="merge", max_group_size=2))
     >>> options.search.max_group_size, options.build.pad_channels
     (2, True)
+    >>> quick = TuneOptions.of("quick", build={"libraries": ()})
+    >>> quick.search.list_only, quick.build.libraries
+    (True, ())
     """
 
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -133,31 +68,34 @@ class TuneOptions:
             if not isinstance(value, kind):  # type: ignore[arg-type]
                 raise OptionError(f"{each.name} is {value!r}; give {kind.__name__}(…)")  # type: ignore[union-attr]
 
+    @classmethod
+    def of(cls, effort: Effort | str = Effort.BALANCED, **changes: Any) -> Self:
+        """Options of an effort, with changes over them as :meth:`changed` takes them."""
+        return cls(**LEVELS[Effort.of(effort)]).changed(**changes)
 
-def require_rest(rest: str) -> None:
-    """Refuse what is no value of the option ``rest``."""
-    if rest not in RESTS:
-        raise OptionError(f"rest is {rest!r}; give {' or '.join(map(repr, RESTS))}")
+    def changed(self, **changes: Any) -> Self:
+        """The options with other values in some nouns, by field.
+
+        A mapping changes what it names, as in ``build={"libraries": ()}``; a noun, such as
+        ``build=BuildOptions(libraries=())``, is taken whole.
+        """
+        require_known(changes, tuple(each.name for each in fields(self)), "TuneOptions ")
+        nouns = {
+            name: with_changes(getattr(self, name), given) if isinstance(given, Mapping) else given
+            for name, given in changes.items()
+        }
+        return replace(self, **nouns)
 
 
-def _require_names(libraries: object) -> None:
-    if libraries is None:
-        return
-    if not isinstance(libraries, tuple):
-        raise OptionError(
-            f"libraries is {libraries!r}; give a tuple of names, such as ('onednn',), () for none, "
-            "or None for what is installed"
-        )
-    known = [library.name.key for library in LIBRARIES]
-    if unknown := [name for name in libraries if name not in known]:
-        raise OptionError(f"libraries has {unknown[0]!r}; there are {' and '.join(known)}")
-
-
-def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:
-    for each in fields(noun):
-        value = getattr(noun, each.name)
-        if isinstance(each.default, bool) and not isinstance(value, bool):
-            raise OptionError(f"{each.name} is {value!r}; give True or False")
+def with_changes(noun: Noun, changes: Mapping[str, Any]) -> Noun:
+    """Noun of options with other values of those that are named, as users write them."""
+    if not changes:
+        return noun
+    base: Any = noun
+    require_known(changes, tuple(each.name for each in fields(base)), f"{type(noun).__name__} ")
+    change = base.changed if isinstance(noun, SearchOptions) else partial(replace, base)
+    made: Noun = change(**changes)
+    return made
 
 
 DEFAULTS = TuneOptions()
@@ -167,3 +105,20 @@ def require_options(options: TuneOptions) -> None:
     """Refuse a value that is no :class:`TuneOptions`."""
     if not isinstance(options, TuneOptions):
         raise OptionError(f"options is {options!r}; give TuneOptions(…)")
+
+
+def options_of_call(
+    effort: Effort | str | None, options: TuneOptions, tuning: str | None = None
+) -> TuneOptions:
+    """Options of a call with an effort or with options; ``tuning`` goes over the effort's tuner."""
+    require_options(options)
+    if effort is None:
+        return options
+    level = TuneOptions.of(effort)
+    if options != DEFAULTS:
+        name = Effort.of(effort).value
+        raise OptionError(
+            f"effort is {name!r}, and options are given, which say all that an effort says; give "
+            f"options=TuneOptions.of({name!r}, …) in place of both"
+        )
+    return level if tuning is None else replace(level, kernels=level.kernels.used_by(tuning))

@@ -23,7 +23,8 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
-from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.driver.effort import Effort
+from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
@@ -115,6 +116,7 @@ def tune(
     params: Mapping[str, Any] | None = None,
     target: Any = None,
     *,
+    effort: Effort | str | None = None,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
     time_budget: float | None = None,
@@ -138,8 +140,13 @@ def tune(
     target
         A CPU target, such as ``"llvm -mcpu=skylake-avx512"``, or ``"cuda"`` for the first GPU of
         this machine; the best for the processor where omitted.
+    effort
+        ``"quick"`` gives a good answer in seconds, ``"balanced"`` is what ``options`` are by
+        default, ``"thorough"`` also tunes kernels and takes up to an hour. For an effort with other
+        options on top give ``options=TuneOptions.of("quick", …)`` in its place.
     tuning
-        ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first; None does not.
+        ``"autotvm"`` or ``"auto_scheduler"`` tunes the kernels first, ``"none"`` does not; where
+        omitted, as effort or options say.
     tuning_records
         A log of either tuner, or several: their records are used, and new ones go to the first.
         Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
@@ -198,7 +205,7 @@ def tune(
             lanes=lanes,
             database=database,
             progress=progress,
-            options=options,
+            options=options_of_call(effort, options, tuning),
         )
     ).kept
 
@@ -221,7 +228,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))
     request = TuningRequest.of(
-        given.tuning,
+        options.kernels.backend_for(given.tuning),
         given.tuning_records,
         options=options.kernels,
         device=options.device,
@@ -230,7 +237,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
     resolved = None if target is None else resolve_target(target)
     choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)
     device = measuring_device(target, options.device, gate)
-    if given.tuning is not None and conversion.mixed_precision and not device.traits.tunes_float16:
+    tunes = request is not None and request.backend is not None
+    if tunes and conversion.mixed_precision and not device.traits.tunes_float16:
         raise OptionError(
             "mixed_precision=True goes with TVM's own GPU kernels or with cuDNN: TVM's tuners "
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
@@ -254,6 +262,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
     changes = changes_for(
         device.traits,
         pad_channels=build.pad_channels,
+        race_forms=build.race_forms,
         libraries=libraries,
         choose_form=form_by_prices(call, libraries, pads=build.pad_channels),
     )

@@ -80,7 +80,12 @@ def what_is_known(
         else choice.installed(lambda library: library.require())
     )
     with exact_bits(build.exact):
-        changes = changes_for(device.traits, pad_channels=build.pad_channels, libraries=libraries)
+        changes = changes_for(
+            device.traits,
+            pad_channels=build.pad_channels,
+            race_forms=build.race_forms,
+            libraries=libraries,
+        )
     logs = dict.fromkeys((*logs_in(), *([log] if log.exists() else ())))
     mod, params = converted_model(source.mod, source.params, chosen, conversion)
     return known_tasks(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_ios.driver.config import TuneConfig, require_known
+from tvm_ios.driver.config import TOP_KEYS, TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.job_state import JobSpec
@@ -25,11 +25,12 @@ from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable, read_scheduler
 from tvm_ios.jobs.table_values import checked, rows_of
 from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios.support.near_name import require_known
 from tvm_ios.support.toml_tables import read_toml
 
 __all__ = ["JobsFile", "read_jobs_file", "read_orders_file"]
 
-_CONFIG_KEYS = ("time_budget", "search", "measure", "compare", "conversion", "build", "tuning")
+_CONFIG_KEYS = (*TOP_KEYS, "search", "measure", "compare", "conversion", "build", "tuning")
 _JOB_KEYS: Mapping[str, Any] = {
     "name": str,
     "model": str,

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from tvm_ios.driver.config import known_value, require_known
+from tvm_ios.driver.config import known_value
 from tvm_ios.errors import JobError, OptionError
+from tvm_ios.support.near_name import require_known
 
 __all__ = ["checked", "member", "rows_of", "table_of"]
 

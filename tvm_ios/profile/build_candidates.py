@@ -109,12 +109,14 @@ def changes_for(
     traits: DeviceTraits,
     *,
     pad_channels: bool = True,
+    race_forms: bool = True,
     libraries: Iterable[OperatorLibrary] = (),
     choose_form: _ChooseForm | None = None,
 ) -> tuple[ModelChange, ...]:
     """Changes that may help on a device, in the order in which they are tried.
 
-    Without ``pad_channels`` channels and rows stay unchanged. Where a library likes a layout, the
+    Without ``pad_channels`` channels and rows stay unchanged; without ``race_forms`` only layouts
+    change, which some kernels need to be of any use. Where a library likes a layout, the
     form of images is chosen by prices, and is left out where nobody chooses. There are no changes
     where bits are to be exact, since all take sums in another order.
     """
@@ -124,8 +126,10 @@ def changes_for(
     liked = {each.image_layout for each in libraries if each.image_layout is not None}
     if liked:
         chosen = [] if choose_form is None else [_chosen_change(choose_form, pads=pads)]
-        return (*chosen, *map(_apart_change, liked))
-    layouts = [_layout_change(each) for each in (traits.kernel_layout,) if each]
+        return (*chosen, *(map(_apart_change, liked) if race_forms else ()))
+    layouts = tuple(_layout_change(each) for each in (traits.kernel_layout,) if each)
+    if not race_forms:
+        return layouts
     convolved = [CONVOLVED] if traits.convolves_transposed else []
     return (*layouts, *convolved, *((PADDING, ROWS) if pads else ()))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from tvm_ios.driver.options import DEFAULTS, TuneOptions
+from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call
 from tvm_ios.errors import OptionError
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -22,12 +22,14 @@ class BackendOptions:
     Raises
     ------
     OptionError
-        If the target is a GPU: tensors are used in place, in the memory of the CPU.
+        If the target is a GPU: tensors are used in place, in the memory of the CPU; or there are
+        an effort and options.
     ModelError
         If TVM does not know the target.
     """
 
     target: str | None = None
+    effort: str | None = None
     tuning: str | None = None
     tuning_records: str | Path | None = None
     time_budget: float | None = None
@@ -37,6 +39,7 @@ class BackendOptions:
     options: TuneOptions = DEFAULTS
 
     def __post_init__(self) -> None:
+        options_of_call(self.effort, self.options)
         if self.target is not None and is_gpu_target(resolve_target(self.target)):
             raise OptionError(
                 f"target is {self.target!r}, but the backend tvm_ios runs on the CPU, where torch "

@@ -94,11 +94,20 @@ class SearchOptions:
         >>> SearchOptions.of(strategies="merge", endings="published").strategies
         frozenset({<Strategy.MERGE: 'merge'>})
         """
+        return cls().changed(**given)
+
+    def changed(self, **given: Any) -> Self:
+        """The options with some of them changed, which users write as in :meth:`of`."""
+        if self.list_only and given.keys() - {"list_only"} and "list_only" not in given:
+            raise OptionError(
+                f"{', '.join(given)} given, but list_only is True and no stages are searched; give "
+                "list_only=False (--no-list-only) as well"
+            )
         if "strategies" in given:
             given["strategies"] = _strategies(given["strategies"])
         if "endings" in given:
             given["endings"] = _member("endings is", given["endings"], EndingRule)
-        return cls(**given)
+        return replace(self, **given)
 
     def without_merges(self) -> Self:
         """The options without merged convolutions, which take sums in another order than TVM."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from tvm_ios.errors import OptionError
 from tvm_ios.support.whole_number import require_whole_fields
 
-__all__ = ["TUNERS", "TuningOptions"]
+__all__ = ["BACKEND_NAMES", "TUNERS", "TuningOptions"]
 
+BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
+"""Names of kernel tuners in options, files and on the command line; the first tunes nothing."""
 TUNERS = ("layout", "grid", "random", "xgb")
 """Names of AutoTVM's tuners: ``layout`` tries all schedules that keep the untuned network's data
 layout; the others search the whole space."""
@@ -28,6 +30,8 @@ class TuningOptions:
         If a value is out of range.
     """
 
+    backend: str = BACKEND_NAMES[0]
+    """Name of the tuner, out of :data:`BACKEND_NAMES`; the argument ``tuning`` goes over it."""
     trials: int | None = None
     """Number of candidates to measure: for each task with AutoTVM, in all with auto_scheduler;
     those in a log count. None: AutoTVM tries every candidate of the ``layout`` tuner and 1000 a
@@ -71,16 +75,29 @@ class TuningOptions:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not number or not 0 < value <= most):
                 raise OptionError(f"{name} is {value!r}; give seconds above 0, up to {most:g}")
+        if self.backend not in BACKEND_NAMES:
+            raise OptionError(
+                f"backend is {self.backend!r}; choose from {', '.join(BACKEND_NAMES)}"
+            )
         if self.tuner is not None and self.tuner not in TUNERS:
             raise OptionError(f"tuner is {self.tuner!r}; choose from {', '.join(TUNERS)}")
 
+    def backend_for(self, tuning: str | None) -> str | None:
+        """Kernel tuner of a call with the argument ``tuning``; None where nothing is tuned."""
+        name = self.backend if tuning is None else tuning
+        return None if name == BACKEND_NAMES[0] else name
+
     def used_by(self, backend: str | None) -> TuningOptions:
         """Options that a back end reads, with the rest at their defaults; None reads nothing."""
-        if backend is None:
-            return TuningOptions()
-        if backend == "autotvm":
-            return replace(self, task_early_stopping=None)
-        return replace(self, tuner=None) if backend == "auto_scheduler" else self
+        match backend:
+            case None | "none":
+                return TuningOptions()
+            case "autotvm":
+                return replace(self, backend=backend, task_early_stopping=None)
+            case "auto_scheduler":
+                return replace(self, backend=backend, tuner=None)
+            case _:  # it is refused where it is asked for
+                return self
 
     def tuner_for(self, *, gpu: bool) -> str:
         """Name of the tuner of AutoTVM."""

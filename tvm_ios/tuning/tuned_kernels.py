@@ -112,7 +112,7 @@ class TuningRequest:
     ) -> TuningRequest | None:
         """Request from arguments of ``tune``; None where no tuning is asked for."""
         used = options.used_by(backend)
-        names = (each.name for each in fields(options))
+        names = (each.name for each in fields(options) if each.name != "backend")
         idle = [name for name in names if getattr(options, name) != getattr(used, name)]
         if idle:
             how = "without tuning" if backend is None else f"with tuning={backend!r}"

@@ -52,9 +52,7 @@ begin = time.perf_counter()
 report = tvm_ios.tune(
     mod,
     params,
-    tuning=config.tuning,
-    time_budget=config.time_budget,
-    options=config.options,
+    **config.arguments(),
 ).report()
 print(json.dumps({
     "seconds": time.perf_counter() - begin,

@@ -74,6 +74,15 @@ def test_the_base_may_be_a_file_and_tables_may_be_nested(tmp_path):
     assert [(each.rounds, each.longest_s) for each in compare] == [(7, 1), (7, 2)]
 
 
+def test_cells_may_differ_in_effort(tmp_path):
+    text = "[grid]\nmodel = 'squeezenet'\neffort = ['quick', 'thorough']\n"
+    quick, thorough = map(config_of, GridFile.load(write(tmp_path, text)).cells())
+    assert quick.options.search.list_only
+    assert (quick.tuning, thorough.tuning) == (None, "autotvm")
+    with pytest.raises(OptionError, match="effort is 'fast'; choose from 'quick'"):
+        GridFile.load(write(tmp_path, text.replace("quick", "fast")))
+
+
 def test_a_cell_keeps_its_name_when_the_grid_grows(tmp_path):
     before = GridFile.load(write(tmp_path, GRID)).cells()
     grown = GRID.replace("[2, 3]", "[1, 2, 3]").replace("repeats = 2", "repeats = 3")

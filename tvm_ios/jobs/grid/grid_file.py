@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.config import TOP_KEYS, TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import JobError, OptionError
 from tvm_ios.jobs.core.limits import Limits
@@ -258,7 +258,7 @@ def _base(path: Path, base: Any) -> dict[str, Any]:
     if isinstance(base, dict):
         return base
     if not isinstance(base, str):
-        raise OptionError(f"base is {base!r}; give a file such as quick.toml, or a table [base]")
+        raise OptionError(f"base is {base!r}; give a file such as tuned.toml, or a table [base]")
     file = path.parent / base
     try:
         return read_toml(file)
@@ -269,8 +269,8 @@ def _base(path: Path, base: Any) -> dict[str, Any]:
 def _check(cell: Cell) -> None:
     """Refuse a cell whose values nobody can honour; whether there is such a model is seen later."""
     for name in cell.parameters:
-        if name not in CELL_KEYS and "." not in SHORT.get(name, name) and name != "time_budget":
-            known = ", ".join([*CELL_KEYS, *SHORT, "time_budget"])
+        if name not in (*CELL_KEYS, *TOP_KEYS) and "." not in SHORT.get(name, name):
+            known = ", ".join([*CELL_KEYS, *SHORT, *TOP_KEYS])
             raise OptionError(
                 f"[grid] has no key {name!r}; there are {known}, and keys of configuration files "
                 f"such as 'tuning.trials'{did_you_mean(name, known.split(', '))}"
