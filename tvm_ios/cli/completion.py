@@ -90,6 +90,8 @@ _SUFFIXES: dict[tuple[str | None, str], tuple[str, ...]] = {
     ("jobs", "file"): TOML,
     ("run", "file"): LIBRARY,
     ("show", "file"): (*LIBRARY, "json"),
+    ("decisions", "file"): (*LIBRARY, "json"),
+    ("tune", "decisions"): (*LIBRARY, "json"),
     ("compare", "first"): LIBRARY,
     ("compare", "second"): LIBRARY,
 }

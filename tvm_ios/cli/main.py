@@ -40,6 +40,7 @@ class Verb:
 VERBS = (
     Verb(name="c-api", summary="say how to build C programs that run models"),
     Verb(name="compare", summary="time two compiled models in one race"),
+    Verb(name="decisions", summary="take what tuning decided to another machine"),
     Verb(name="demo", summary="tune two networks here and compare with stock TVM"),
     Verb(name="doctor", summary="say what is here and how to mend what is missing"),
     Verb(name="grid", summary="tune with all combinations of values, and a table"),

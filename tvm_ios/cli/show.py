@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.errors import ArtifactError, OptionError, ScheduleError
+from tvm_ios.errors import OptionError
 from tvm_ios.report.figure import draw_schedule
 from tvm_ios.report.html.report_page import ReportPage
+from tvm_ios.runtime.artifact.decisions_file import read_decisions
 from tvm_ios.runtime.artifact.footer import read_footer, read_story
 from tvm_ios.runtime.artifact.story import ModelStory
 
@@ -27,7 +27,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "machine and the versions that made it. Or print a schedule in JSON.",
     )
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="a compiled model (.so) or a schedule (.json)"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a compiled model (.so), decisions or a schedule (.json)",
     )
     parser.add_argument(
         "--figure", type=Path, metavar="FILE", help="draw the schedule: .png, .svg or .pdf"
@@ -40,7 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print, and write what is asked for; return 0."""
     if arguments.file.suffix.lower() == ".json":
-        story, text = None, _schedule(arguments.file).as_text()
+        story, text = None, read_decisions(arguments.file).as_text()
     else:
         story, text = read_story(arguments.file), _as_text(arguments.file)
     print(text)
@@ -68,15 +71,6 @@ def _draw(story: ModelStory, title: str, figure: Path | None, page: Path | None)
     if page is not None:
         ReportPage(story=story, title=title).write(page)
         print(f"wrote {page}")
-
-
-def _schedule(path: Path) -> InterOpSchedule:
-    try:
-        return InterOpSchedule.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"cannot read {path}: {error}") from error
-    except ScheduleError as error:
-        raise ScheduleError(f"{path}: {error}") from error
 
 
 def _as_text(path: Path) -> str:

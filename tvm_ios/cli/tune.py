@@ -23,6 +23,7 @@ from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.onnx.rest import RESTS
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
+from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import BACKEND_NAMES, TUNERS
 
@@ -102,6 +103,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
     )
     parser.add_argument(
+        "--decisions",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="decisions of another tuning, which race against what is found here: a compiled model "
+        "(.so), or what tvm-ios decisions export wrote (.json)",
+    )
+    parser.add_argument(
         "--fresh",
         action="store_true",
         default=None,
@@ -139,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report is not None:
         _require_writable(arguments.report, "--report")
         require_templates()
+    read_given(arguments.decisions)
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
     onnx_file = None
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
@@ -163,6 +174,7 @@ def run(arguments: argparse.Namespace) -> int:
             lanes=arguments.lanes,
             database=arguments.database,
             tuning_records=arguments.tuning_records,
+            decisions=arguments.decisions,
             progress=progress,
             **config.arguments(),
         )

@@ -29,9 +29,10 @@ from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
-from tvm_ios.profile.build_candidates import changes_for
+from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
+from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.last_race import (
     Racer,
@@ -46,6 +47,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant, TuneReport
+from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -92,6 +94,7 @@ class TuneCall:
     time_budget: float | None = None
     lanes: int | None = None
     database: ProfileDatabase | str | Path | None = None
+    decisions: DecisionFiles = None
     progress: ProgressListener | None = None
     options: TuneOptions = DEFAULTS
 
@@ -122,6 +125,7 @@ def tune(
     time_budget: float | None = None,
     lanes: int | None = None,
     database: ProfileDatabase | str | Path | None = None,
+    decisions: DecisionFiles = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
 ) -> CompiledModel:
@@ -159,6 +163,10 @@ def tune(
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
     database
         A profile database or its file; where omitted, ``profiles.sqlite`` in the cache folder.
+    decisions
+        A file of another tuning of this model, or several: exported models, what ``tvm-ios
+        decisions export`` wrote, or schedules in JSON. What they decide on is built and enters the
+        last race; what does not fit is told in the report.
     progress
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
     options
@@ -168,6 +176,8 @@ def tune(
 
     Raises
     ------
+    ArtifactError, ScheduleError
+        If a file of decisions cannot be read.
     TuningError, RecordError
         If a tuner, a tracker or a log of tuning records is missing or unfit.
     CostError
@@ -204,6 +214,7 @@ def tune(
             time_budget=time_budget,
             lanes=lanes,
             database=database,
+            decisions=decisions,
             progress=progress,
             options=options_of_call(effort, options, tuning),
         )
@@ -224,6 +235,7 @@ def tune_race(given: TuneCall) -> TuneRace:
 def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     conversion, build = options.conversion, options.build
+    files = read_given(given.decisions)
     rest = taken_rest(given.mod, options)
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))
@@ -288,8 +300,17 @@ def _tune_race(given: TuneCall) -> TuneRace:
             # Not before: tuners wait for a device that is held.
             session = stack.enter_context(call.open())
             built = chosen.built if tuned is None else tuned.built
+            fitting = DecisionFitting(
+                built=built,
+                model=None if conversion.changes else BuildCandidate(mod=mod, params=params),
+                call=call,
+                pad_channels=build.pad_channels,
+                pad_merged_kernels=search.pad_merged_kernels,
+            )
+            decided = fitting.of(files)
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
+            racers |= decided.racers(racers, main, session, call)
             if tuned is not None:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
@@ -299,7 +320,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         evidence = evidence_of(raced, racers, session, call, curve)
     kept = Contestant(evidence.kept)
     if tuned is None:
-        records = records_around(main.built.kernels.staged)
+        records = records_around(racers[kept].built.kernels.staged)
     else:
         records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
     _LOG.info("kept %s: %s", kept.value, evidence.reason)
@@ -314,6 +335,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         search=main.searches[Contestant.IOS.value],
         remembered=call.database.use.as_text(call.database.path),
         tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
+        given=decided.outcome(raced, racers),
         notes=(
             *main.built.prepared.notes,
             *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),

@@ -8,9 +8,8 @@ faster within it and also by the prices of its operators.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -18,6 +17,7 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.protocol import MeasuringSession
@@ -41,7 +41,13 @@ from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
-__all__ = ["build_for_schedule", "choose_build", "with_libraries", "without_search"]
+__all__ = [
+    "build_for_schedule",
+    "choose_build",
+    "known_forms",
+    "with_libraries",
+    "without_search",
+]
 
 LONGER = 4
 """Factor by which a race of builds of a long network may last longer than another race: it is run
@@ -92,28 +98,41 @@ def build_for_schedule(
     """Build of a model in the form that a schedule was found for; unchanged without a schedule."""
     chosen_target = resolve_target(target if target is not None else host_target())
     require_known_target(chosen_target)
+    as_it_is = BuildCandidate(mod=mod, params=params)
     plain = prepare(mod, params, chosen_target)
     if schedule is None:
         return build_prepared(plain)
-    libraries = [each for each in LIBRARIES if each.target_kind == chosen_target.kind.name]
-    traits = traits_for_target(chosen_target)
-    as_it_is = BuildCandidate(mod=mod, params=params)
-    tried = set()
-    form = schedule.form
-    choose_form = None if form is None else lambda *_: form
-    liked = changes_for(traits, libraries=libraries, choose_form=choose_form)
-    # Other changes are made where libraries may compute, and a schedule does not say which.
-    for candidate in chain(
-        all_candidates(as_it_is, liked, chosen_target),
-        all_candidates(as_it_is, changes_for(traits), chosen_target),
-    ):
-        if candidate.changes in tried:
-            continue
-        tried.add(candidate.changes)
+    for candidate in known_forms(as_it_is, chosen_target, schedule.form):
         prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
         if extract(prepared.module).graph.fingerprint() == schedule.graph_fingerprint:
             return replace(build_prepared(prepared), form=candidate.form)
     return build_prepared(plain)
+
+
+def known_forms(
+    model: BuildCandidate,
+    target: tvm.target.Target,
+    form: ImageForm | None,
+    *,
+    pad_channels: bool = True,
+) -> Iterator[BuildCandidate]:
+    """Forms of a model that a known schedule may be of, the model as it is first.
+
+    Where a form of images was chosen, it is ``form``.
+    """
+    libraries = [each for each in LIBRARIES if each.target_kind == target.kind.name]
+    traits = traits_for_target(target)
+    choose_form = None if form is None else lambda *_: form
+    liked = changes_for(
+        traits, pad_channels=pad_channels, libraries=libraries, choose_form=choose_form
+    )
+    tried = set()
+    # Other changes are made where libraries may compute, and a schedule does not say which.
+    for changes in (liked, changes_for(traits, pad_channels=pad_channels)):
+        for candidate in all_candidates(model, changes, target):
+            if candidate.changes not in tried:
+                tried.add(candidate.changes)
+                yield candidate
 
 
 def choose_build(

@@ -32,6 +32,11 @@ class Contestant(Enum):
     """Greedy schedule that the call would have found without tuned kernels."""
     UNTUNED_IOS = "ios, untuned kernels"
     UNTUNED_IOS_LIST = "ios + list, untuned kernels"
+    GIVEN = "given decisions"
+    """Decisions of another tuning, from the first file that was given."""
+    GIVEN_2 = "given decisions 2"
+    GIVEN_3 = "given decisions 3"
+    GIVEN_4 = "given decisions 4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,8 @@ class TuneReport:
     """Task table of kernel tuning; empty without tuning."""
     records: RecordsInForce | None = None
     """Tuning records of the scheduled kernels; None where nobody gave any."""
+    given: tuple[str, ...] = ()
+    """Lines on what became of decisions that were given, one for each file."""
 
     @property
     def evidence(self) -> Evidence:
@@ -158,6 +165,7 @@ class TuneReport:
         )
         return (
             f"kept {self.kept.value}: {self.reason}",
+            *self.given,
             *([self.story.rest] if self.story.rest else []),
             *([self.remembered] if self.remembered else []),
             self.coverage,
@@ -196,6 +204,7 @@ class TuneReport:
             "arena_bytes": self.arena_bytes,
             "phase_s": dict(self.phase_s),
             "notes": self.notes,
+            "given": self.given,
             "rest": self.story.rest,
             "remembered": self.remembered,
             "tuning": self.tuning,
