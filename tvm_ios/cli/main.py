@@ -39,6 +39,7 @@ class Verb:
 
 VERBS = (
     Verb(name="c-api", summary="say how to build C programs that run models"),
+    Verb(name="ceiling", summary="say what scheduling can gain for a model"),
     Verb(name="compare", summary="time two compiled models in one race"),
     Verb(name="decisions", summary="take what tuning decided to another machine"),
     Verb(name="demo", summary="tune two networks here and compare with stock TVM"),

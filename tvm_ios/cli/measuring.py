@@ -9,7 +9,12 @@ from pathlib import Path
 
 from tvm_ios.host import default_lanes, require_relay_tvm
 
-__all__ = ["add_loading_options", "add_measuring_options", "prepare_process"]
+__all__ = [
+    "add_loading_options",
+    "add_measuring_options",
+    "add_model_options",
+    "prepare_process",
+]
 
 
 def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[str]) -> None:
@@ -28,6 +33,33 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
         "--database", type=Path, metavar="FILE", help="profile database (default: in the cache)"
     )
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Declare a model to read, its parameters and its shapes."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a network of tvm_ios.models, or a file: Relay in JSON (.json) or as text (.relay, "
+        ".txt), or ONNX (.onnx)",
+    )
+    parser.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="parameters of a Relay file: .npz, or what tvm.runtime.save_param_dict gives",
+    )
+    parser.add_argument(
+        "--input-shapes",
+        metavar="SHAPES",
+        help="shapes of inputs that an ONNX file leaves open: 'x:[1,3,224,224] mask:[1,128]'",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="extent of first dimensions that an ONNX file leaves open; of our networks, images",
+    )
 
 
 def add_loading_options(parser: argparse.ArgumentParser) -> None:

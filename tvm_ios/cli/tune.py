@@ -7,12 +7,14 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
 from tvm_ios.cli.interrupts import told_interrupts
-from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.effort import Effort
@@ -61,29 +63,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Tune a model's kernels, find the schedule that runs them best on this "
         "machine, and write the compiled model into one file. Flags are named as in tvmc.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a network of tvm_ios.models, or a file: Relay in JSON (.json) or as text (.relay, "
-        ".txt), or ONNX (.onnx)",
-    )
-    parser.add_argument(
-        "--params",
-        type=Path,
-        metavar="FILE",
-        help="parameters of a Relay file: .npz, or what tvm.runtime.save_param_dict gives",
-    )
-    parser.add_argument(
-        "--input-shapes",
-        metavar="SHAPES",
-        help="shapes of inputs that an ONNX file leaves open: 'x:[1,3,224,224] mask:[1,128]'",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        metavar="N",
-        help="extent of first dimensions that an ONNX file leaves open; of our networks, images",
-    )
+    add_model_options(parser)
     parser.add_argument(
         "--target", help="such as cuda, or an LLVM target (default: the best for this processor)"
     )
@@ -151,11 +131,12 @@ def run(arguments: argparse.Namespace) -> int:
         require_templates()
     read_given(arguments.decisions)
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
-    onnx_file = None
+    onnx_file, told = None, False
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(
             arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
         )
+        told = tell_onnx_ceiling(onnx_file, arguments)
     prepare_process(None if config.options.device.is_remote else arguments.lanes)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
@@ -166,7 +147,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         source = ModelSource.of_onnx(onnx_file)
 
-    with StderrProgress() as progress:
+    if arguments.report is not None:
+        from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
+            tune_beside_stock as tune,
+        )
+    with nullcontext() if told else shown_ceiling(), StderrProgress() as progress:
         compiled = tune(
             source.mod,
             source.params,

@@ -132,6 +132,7 @@ class CompiledModel:
             versions=dict(version_facts()),
             evidence=None if told is None else told.evidence,
             rest="" if self.rest is None else f"{self.rest.text}; times are of the other nodes",
+            ceiling="" if told is None else told.story.ceiling,
         )
 
     def report(self) -> TuneReport:

@@ -23,6 +23,7 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
+from tvm_ios.driver.ceiling import module_graph, told_ceiling
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
 from tvm_ios.driver.taken_rest import taken_rest
@@ -267,6 +268,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
         compare=options.compare,
         measure=options.measure,
     )
+    ceiling = told_ceiling(
+        partial(module_graph, given.mod, given.params), call.lanes, device.traits
+    )
     if target is None:
         target = device.target
     with call.gate.stage(call.to_prepare("convert")):
@@ -326,7 +330,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
     _LOG.info("kept %s: %s", kept.value, evidence.reason)
     model = replace(racers[kept].compiled(), records=records, rest=rest)
     report = TuneReport(
-        story=replace(model.story(), evidence=evidence),
+        story=replace(model.story(), evidence=evidence, ceiling=ceiling),
         arena_bytes=model.plan.arena_bytes,
         records=records,
         coverage=main.built.extraction.coverage.as_text(),

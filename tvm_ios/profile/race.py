@@ -21,6 +21,7 @@ from tvm_ios.measure.compare import EARLY_LOOKS, LONG_RUN_NS, CompareOptions, co
 from tvm_ios.measure.comparison import Comparison, Verdict, least_rounds
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
+from tvm_ios.report.labels import with_interval
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
@@ -144,7 +145,7 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
     winners = [who for who, speedup in speedups.items() if speedup.verdict is Verdict.WINS]
     if not winners:
         tried = ", ".join(
-            f"{who.value} {speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f})"
+            f"{who.value} {with_interval(speedup.ratio, speedup.low, speedup.high)}"
             for who, speedup in speedups.items()
         )
         return Contestant.SEQUENTIAL, (
@@ -155,7 +156,5 @@ def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Con
     fastest = comparison.fastest(names[who] for who in winners)
     kept = next(who for who in winners if names[who] == fastest)
     speedup = speedups[kept]
-    return kept, (
-        f"{speedup.ratio:.3f} times as fast as sequential order "
-        f"({speedup.low:.3f} to {speedup.high:.3f})"
-    )
+    ratio = with_interval(speedup.ratio, speedup.low, speedup.high)
+    return kept, f"{ratio} times as fast as sequential order"

@@ -28,6 +28,7 @@ __all__ = [
     "is_call_of",
     "kernel_calls",
     "local_function",
+    "producers_of",
     "readers_of",
     "rebuild",
     "resolve_field",
@@ -148,6 +149,20 @@ def resolve_field(expression: relay.Expr) -> relay.Expr:
     ):
         expression = expression.tuple_value.fields[expression.index]
     return expression
+
+
+def producers_of(argument: relay.Expr) -> list[relay.Call]:
+    """Calls whose results an argument is made of."""
+    pending, found = [argument], []
+    while pending:
+        expression = resolve_field(pending.pop())
+        if isinstance(expression, relay.Call):
+            found.append(expression)
+        elif isinstance(expression, relay.Tuple):
+            pending.extend(expression.fields)
+        elif isinstance(expression, relay.TupleGetItem):
+            pending.append(expression.tuple_value)
+    return found
 
 
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:

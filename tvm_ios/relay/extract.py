@@ -19,6 +19,7 @@ from tvm_ios.relay.dataflow import (
     has_main,
     is_call_of,
     kernel_calls,
+    producers_of,
     rebuild,
     resolve_field,
     with_body,
@@ -194,7 +195,7 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
         calls=calls,
         views=views,
         patterns=mergeable,
-        outputs=tuple(sorted({index_of[made] for made in _producers(module["main"].body)})),
+        outputs=tuple(sorted({index_of[made] for made in producers_of(module["main"].body)})),
         joins=tuple(
             () if reason is not None else _joined_convolutions(call, index_of, mergeable)
             for call, reason in zip(calls, reasons, strict=True)
@@ -294,22 +295,8 @@ def _unique_names(kinds: list[str]) -> list[str]:
     return names
 
 
-def _producers(argument: relay.Expr) -> list[relay.Call]:
-    """Calls whose results an argument is made of."""
-    pending, found = [argument], []
-    while pending:
-        expression = resolve_field(pending.pop())
-        if isinstance(expression, relay.Call):
-            found.append(expression)
-        elif isinstance(expression, relay.Tuple):
-            pending.extend(expression.fields)
-        elif isinstance(expression, relay.TupleGetItem):
-            pending.append(expression.tuple_value)
-    return found
-
-
 def _predecessors(call: relay.Call, index_of: dict[relay.Call, int]) -> tuple[int, ...]:
-    indices = {index_of[made] for argument in call.args for made in _producers(argument)}
+    indices = {index_of[made] for argument in call.args for made in producers_of(argument)}
     return tuple(sorted(indices))
 
 

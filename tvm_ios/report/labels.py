@@ -1,11 +1,13 @@
-"""Labels in pictures of schedules, for operators, stages and schedules."""
+"""Labels of operators, stages and schedules in pictures, and numbers as people read them."""
 
 from __future__ import annotations
+
+import math
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 
-__all__ = ["duration", "operator_label", "schedule_facts", "stage_label"]
+__all__ = ["duration", "operator_label", "schedule_facts", "stage_label", "with_interval"]
 
 
 def operator_label(operator: Operator) -> str:
@@ -52,3 +54,16 @@ def duration(nanoseconds: float) -> str:
     if nanoseconds < 1_000_000:
         return f"{nanoseconds / 1e3:.1f} \N{MICRO SIGN}s"
     return f"{nanoseconds / 1e6:.2f} ms"
+
+
+def with_interval(value: float, low: float, high: float, unit: str = "") -> str:
+    """Text of a value with the interval it lies in, in digits that the interval bears.
+
+    >>> with_interval(1.4523, 1.4121, 1.4902)
+    '1.45 (1.41 to 1.49)'
+    >>> with_interval(1.0041, 1.0008, 1.0066, " ms")
+    '1.004 ms (1.001 to 1.007)'
+    """
+    half = max(high - value, value - low)
+    digits = min(4, max(2, math.ceil(-math.log10(half)))) if half > 0 else 4
+    return f"{value:.{digits}f}{unit} ({low:.{digits}f} to {high:.{digits}f})"

@@ -5,38 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from tvm_ios.core.merge_rule import count_padded_kernels
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.report.bottleneck import bottleneck
+from tvm_ios.report.contestants import Contestant
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.records_in_force import RecordsInForce
+from tvm_ios.report.result_box import form_line, result_box
 from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.result import SearchResult
 
 __all__ = ["Contestant", "TuneReport"]
-
-
-class Contestant(Enum):
-    """Contestant of the race that ends a tuning."""
-
-    SEQUENTIAL = "sequential"
-    GREEDY = "greedy"
-    IOS = "ios"
-    IOS_LIST = "ios + list"
-    """List made from the IOS schedule: no stages, operators on lanes."""
-    OWN_KERNELS = "sequential, TVM's kernels"
-    """Sequential order without operator libraries; races where libraries compute operators."""
-    UNTUNED_GREEDY = "greedy, untuned kernels"
-    """Greedy schedule that the call would have found without tuned kernels."""
-    UNTUNED_IOS = "ios, untuned kernels"
-    UNTUNED_IOS_LIST = "ios + list, untuned kernels"
-    GIVEN = "given decisions"
-    """Decisions of another tuning, from the first file that was given."""
-    GIVEN_2 = "given decisions 2"
-    GIVEN_3 = "given decisions 3"
-    GIVEN_4 = "given decisions 4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +102,16 @@ class TuneReport:
 
     def summary(self) -> str:
         """The result on a few lines, with the latency and the interval that holds its median."""
-        name = self.kept.value
-        low, high = (ns / 1e6 for ns in self.comparison.interval_ns(name))
         seconds = sum(self.phase_s.values())
         notes = len(self.notes)
         more = f"; the full report has {notes} note{'s' * (notes > 1)}" if notes else ""
+        barriers = sum(not operator.schedulable for operator in self.story.graph.operators)
         lines = [
-            *self._result(),
-            f"latency {self.comparison.median_ns(name) / 1e6:.4f} ms ({low:.4f} to {high:.4f})",
+            *result_box(self.story),
+            *self.given,
+            *([self.coverage.partition("\n")[0]] if barriers else []),
+            *([] if self.records is None else [self.records.as_text()]),
+            *([self.remembered] if self.remembered else []),
             f"took {seconds:.0f} s{more}",
         ]
         return "\n".join(lines)
@@ -157,20 +140,17 @@ class TuneReport:
 
     def _result(self) -> tuple[str, ...]:
         """Lines on the kept schedule: its reason, kernels and stages."""
-        counts = self.counts()
-        form = (
-            f"as a list on {counts['list_lanes']} lanes"
-            if counts["list_lanes"]
-            else f"in {counts['stages']} stages, {counts['concurrent_stages']} of them concurrent"
-        )
+        slowest = bottleneck(self.story)
         return (
             f"kept {self.kept.value}: {self.reason}",
             *self.given,
             *([self.story.rest] if self.story.rest else []),
             *([self.remembered] if self.remembered else []),
+            *([f"bottleneck: {slowest}"] if slowest else []),
+            *([f"ceiling: {self.story.ceiling}"] if self.story.ceiling else []),
             self.coverage,
             *([] if self.records is None else [self.records.as_text()]),
-            f"{counts['operators']} operators {form}, {counts['merged_stages']} merged",
+            form_line(self.story.graph, self.story.schedule),
         )
 
     def _padding(self) -> tuple[str, ...]:

@@ -13,13 +13,12 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.profile.race import race
+from tvm_ios.report.contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.runtime.cpu.stock_executor import StockExecutor
 
 __all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock"]
 
-STOCK_ONE = "TVM, 1 thread"
-STOCK_ALL = "TVM, all threads"
 STOCK_LANES = "TVM on our launch path"
 
 

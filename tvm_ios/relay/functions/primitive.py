@@ -15,8 +15,10 @@ __all__ = [
     "PrimitiveFacts",
     "analyse_primitive",
     "call_attribute",
+    "flops_of",
     "kernel_digest",
     "type_bytes",
+    "type_elements",
     "unlabelled",
 ]
 
@@ -74,9 +76,9 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
     kind = _kind(calls)
     return PrimitiveFacts(
         kind=kind,
-        flops=sum(_flops(call) for call in calls),
+        flops=sum(flops_of(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
-        output_elements=_elements(function.body.checked_type),
+        output_elements=type_elements(function.body.checked_type),
         workload=f"{kind}-{digest or kernel_digest(function)}",
     )
 
@@ -113,7 +115,7 @@ def type_bytes(type_: tvm.ir.Type) -> int:
     if isinstance(type_, tvm.ir.TupleType):
         return sum(type_bytes(field) for field in type_.fields)
     bits = tvm.DataType(type_.dtype)
-    return _elements(type_) * max(1, (int(bits.bits) * int(bits.lanes) + 7) // 8)
+    return type_elements(type_) * max(1, (int(bits.bits) * int(bits.lanes) + 7) // 8)
 
 
 def _operator_name(call: relay.Call) -> str:
@@ -153,7 +155,7 @@ def _kind(calls: list[relay.Call]) -> str:
 
 def _is_sum_of_norm(call: relay.Call, last: relay.Call) -> bool:
     """True if a call sums up what the last one, as a norm does, makes something as large of."""
-    return _operator_name(call) == "einsum" and _elements(call.checked_type) < _elements(
+    return _operator_name(call) == "einsum" and type_elements(call.checked_type) < type_elements(
         last.checked_type
     )
 
@@ -171,22 +173,25 @@ def _channels(call: relay.Call, tensor: tvm.ir.TensorType) -> int:
     return math.prod(int(extent) for letter, extent in extents if letter.upper() == "C")
 
 
-def _elements(type_: tvm.ir.Type) -> int:
+def type_elements(type_: tvm.ir.Type) -> int:
+    """Elements of a tensor or of all tensors in a tuple; 0 where a dimension is dynamic."""
     if isinstance(type_, tvm.ir.TupleType):
-        return sum(_elements(field) for field in type_.fields)
-    if any(not isinstance(extent, tvm.tir.IntImm) for extent in type_.shape):
+        return sum(type_elements(field) for field in type_.fields)
+    extents = list(type_.shape)  # which TVM hands over one by one
+    if not all(isinstance(extent, tvm.tir.IntImm) for extent in extents):
         return 0
-    return math.prod(int(extent) for extent in type_.shape)
+    return math.prod(extent.value for extent in extents)
 
 
-def _flops(call: relay.Call) -> int:
+def flops_of(call: relay.Call) -> int:
+    """Floating-point operations of a typed call; moving data counts as none."""
     name = _operator_name(call)
-    outputs = _elements(call.checked_type)
+    outputs = type_elements(call.checked_type)
     if name in MOVES or "weight_transform" in name.removesuffix("without_weight_transform"):
         return 0
     if name in TRANSPOSED:
         # Every element read goes to a window of every channel made.
-        read = _elements(call.args[0].checked_type)
+        read = type_elements(call.args[0].checked_type)
         groups = int(call_attribute(call, "groups", 1))
         made = _channels(call, call.checked_type)
         return 2 * read * _window(call, "kernel_size") * made // groups
@@ -201,7 +206,7 @@ def _flops(call: relay.Call) -> int:
         return _flops_of_sums(call)
     if "pool" in name:
         whole = call_attribute(call, "pool_size") is None
-        inputs = _elements(call.args[0].checked_type)
+        inputs = type_elements(call.args[0].checked_type)
         return inputs if whole else outputs * _window(call, "pool_size")
     return outputs
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tvm_ios.measure.comparison import Comparison, Speedup
+from tvm_ios.report.contestants import ABOUT
 from tvm_ios.report.html.axis import Axis, Tick
 
 __all__ = ["RaceRow", "RaceTable"]
@@ -34,6 +35,11 @@ class RaceRow:
     dots: tuple[float, ...]
     """Place of the contestant's ratio in each round."""
 
+    @property
+    def about(self) -> str:
+        """Explanation of the contestant; empty for one of another version."""
+        return ABOUT.get(self.name, "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceTable:
@@ -51,11 +57,13 @@ class RaceTable:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, race: Comparison, kept: str) -> Self:
-        """Layout of a race with at least one contestant."""
+    def of(cls, race: Comparison, kept: str, stock: Comparison | None = None) -> Self:
+        """Layout of a race with at least one contestant, and of one with stock TVM."""
         base = _BASE if _BASE in race.names else race.names[0]
-        others = [name for name in race.names if name != base]
-        speedups = {name: race.speedup(name, over=base) for name in others}
+        races = {name: race for name in race.names if name != base}
+        if stock is not None and base in stock.names:
+            races |= {name: stock for name in stock.names if name not in race.names}
+        speedups = {name: timed.speedup(name, over=base) for name, timed in races.items()}
         low = min([1.0, *(each.low for each in speedups.values())])
         high = max([1.0, *(each.high for each in speedups.values())])
         room = _ROOM * (high - low) or 0.05
@@ -66,8 +74,8 @@ class RaceTable:
             rounds=len(race.used_rounds),
             taken=len(race.rounds),
             rows=tuple(
-                _row(race, name, base, speedups.get(name), axis, kept=kept)
-                for name in (base, *others)
+                _row(timed, name, base, speedups.get(name), axis, kept=kept)
+                for name, timed in ({base: race} | races).items()
             ),
             ticks=axis.ticks(5),
             one=axis.at(1.0),

@@ -14,6 +14,7 @@ from tvm_ios.report.html.stage_table import StageTable
 from tvm_ios.report.html.templates import script_digest, templates
 from tvm_ios.report.labels import duration, schedule_facts
 from tvm_ios.report.palette import FAMILIES
+from tvm_ios.report.result_box import result_box
 from tvm_ios.runtime.artifact.story import ModelStory
 
 __all__ = ["ReportPage"]
@@ -45,8 +46,9 @@ class ReportPage:
                 story=story,
                 schedule=schedule,
                 evidence=evidence,
+                box=result_box(story)[1:],  # the verdict is the first
                 facts=schedule_facts(story.graph, schedule),
-                race=RaceTable.of(evidence.race, evidence.kept)
+                race=RaceTable.of(evidence.race, evidence.kept, evidence.stock)
                 if evidence and evidence.race.names
                 else None,
                 picture=SchedulePicture.of(

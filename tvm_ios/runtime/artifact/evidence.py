@@ -76,6 +76,8 @@ class Evidence:
     """Kernel tuning in the order of its log; empty where no kernels were tuned."""
     phase_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase of the call, in order."""
+    stock: Comparison | None = None
+    """Race of stock TVM with sequential order and the kept contestant; None where nobody asked."""
 
 
 def _length_ns(trace: Sequence[TraceEvent]) -> int:

@@ -42,6 +42,9 @@ class ModelStory:
     """Measurements of ``tune``; None where the schedule was given, and in older files."""
     rest: str = ""
     """Line on the nodes that onnxruntime runs, of which nothing was scheduled; mostly empty."""
+    ceiling: str = ""
+    """Line on what scheduling could gain at most, known before anything was compiled; empty where
+    the schedule was given."""
 
     @property
     def schedule(self) -> InterOpSchedule:

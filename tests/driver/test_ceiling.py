@@ -1,0 +1,77 @@
+"""The ceiling of networks and files, against what is known of them."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import pytest
+
+from tests.onnx_models import two_ways, write_two_ways
+from tvm_ios.devices.traits import GPU
+from tvm_ios.driver.ceiling import graph_ceiling, module_graph, onnx_graph, told_ceiling
+from tvm_ios.driver.model_source import ModelSource, from_onnx
+from tvm_ios.driver.onnx_file import OnnxFile
+from tvm_ios.models import by_name
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.prepare import prepare
+
+
+def test_an_onnx_file_needs_no_tvm(tmp_path, run_python, project_root):
+    path = write_two_ways(tmp_path, batch=1)
+    code = (
+        "import sys; from tvm_ios.driver.ceiling import *; "
+        "from tvm_ios.driver.onnx_file import OnnxFile; "
+        f"found = graph_ceiling(onnx_graph(OnnxFile.open({str(path)!r})), [2]); "
+        "print(found.operators, 'tvm' in sys.modules)"
+    )
+    done = run_python("-c", code, PYTHONPATH=str(project_root))
+    assert done.stdout == "2 False\n", done.stderr
+
+
+def test_both_doors_of_a_model_find_the_same_operators():
+    model = two_ways(batch=1)
+    by_onnx = onnx_graph(OnnxFile.open(model))
+    by_relay = module_graph(*from_onnx(model))
+    assert [each.predecessors for each in by_onnx.operators] == [
+        each.predecessors for each in by_relay.operators
+    ]
+    assert [each.memory_bytes for each in by_onnx.operators if not each.view] == [
+        each.memory_bytes for each in by_relay.operators if not each.view
+    ]
+
+
+def test_a_prepared_module_has_the_operators_it_was_fused_into(fork):
+    prepared = prepare(*fork, "llvm")
+    assert module_graph(prepared.module, None).operators == extract(prepared.module).graph.operators
+
+
+def test_the_line_is_logged_and_empty_for_what_no_graph_executor_runs(fork, caplog):
+    with caplog.at_level(logging.INFO, "tvm_ios"):
+        line = told_ceiling(partial(module_graph, *fork), 2)
+    assert f"ceiling: {line}" in caplog.messages
+    assert "3 operators" in line
+    assert "on 8 lanes" in told_ceiling(partial(module_graph, *fork), 8, GPU)
+    assert told_ceiling(partial(module_graph, None, None), 2) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [("nasnet_small", "nasnet_large"), ("randwire_small", "randwire")],
+)
+def test_small_cells_have_more_to_gain_than_large_ones(small, large):
+    """As was measured: 1.45 against 1.03, and 1.51 against 1.02."""
+    gains = []
+    for name in (small, large):
+        source = ModelSource.of(name)
+        (row,) = graph_ceiling(module_graph(source.mod, source.params), [2]).rows
+        gains.append(row.at_most)
+    assert gains[0] > 1.3 > 1.15 > gains[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet_50", "bert_base"])
+def test_chains_have_next_to_nothing_to_gain(name):
+    (row,) = graph_ceiling(module_graph(*by_name(name)()), [2]).rows
+    assert row.at_most < 1.05

@@ -1,0 +1,83 @@
+"""Ceiling of a model as its author wrote it, before anything is compiled: the first line of `tune`.
+
+An ONNX file needs no TVM for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tvm_ios.core.fusing import fused_graph
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.devices.traits import CPU, DeviceTraits
+from tvm_ios.driver.onnx_file import OnnxFile
+from tvm_ios.errors import ModelError
+from tvm_ios.plan.lanes import CORES, STREAMS
+from tvm_ios.search.ceiling import Ceiling, ceiling_of
+
+if TYPE_CHECKING:
+    import tvm
+
+__all__ = ["LOG", "graph_ceiling", "module_graph", "onnx_graph", "told_ceiling"]
+
+LOG = logging.getLogger(__name__)
+"""Logger of ceilings alone, which the command line shows where it shows no decisions."""
+
+
+_SPEEDS = replace(CPU.rates, flops_per_ns=125, bytes_per_ns=25)
+"""Speeds of a core at which kernels run in large networks. Those that choose lanes are lower, and
+with them small operators would seem long enough to split."""
+
+
+def graph_ceiling(
+    graph: OperatorGraph, lanes: Sequence[int], traits: DeviceTraits = CPU
+) -> Ceiling:
+    """Ceiling of a graph on devices of a kind, by the kind's rough speeds."""
+    splits = traits.idle_lanes_help
+    rates = _SPEEDS if traits is CPU else traits.rates
+    return ceiling_of(
+        graph,
+        [0 if each.view else rates.guess_ns(each) for each in graph.operators],
+        lanes,
+        hand_over=CORES if splits else STREAMS,
+        splits=splits,
+    )
+
+
+def told_ceiling(
+    graph_of: Callable[[], OperatorGraph], lanes: int, traits: DeviceTraits = CPU
+) -> str:
+    """Line on the ceiling of a graph, logged; empty for a model that no graph executor runs."""
+    try:
+        line = graph_ceiling(graph_of(), [lanes], traits).line()
+    except ModelError:
+        return ""
+    LOG.info("ceiling: %s", line)
+    return line
+
+
+def onnx_graph(file: OnnxFile) -> OperatorGraph:
+    """Operators that an ONNX file has once what follows is fused; TVM is not loaded."""
+    from tvm_ios.onnx.model_nodes import model_nodes  # noqa: PLC0415 - needs the package onnx
+
+    return fused_graph(file.name, model_nodes(file.model))
+
+
+def module_graph(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, name: str = "model"
+) -> OperatorGraph:
+    """Operators that a Relay module has once what follows is fused; nothing is compiled.
+
+    Raises ModelError where no graph executor runs the module.
+    """
+    from tvm_ios.relay.extract import extract, is_prepared  # noqa: PLC0415 - TVM comes in here
+    from tvm_ios.relay.inputs import check_module  # noqa: PLC0415
+    from tvm_ios.relay.model_nodes import model_nodes, typed_if_plain  # noqa: PLC0415
+
+    typed = typed_if_plain(mod) or check_module(mod)
+    if is_prepared(typed):
+        return extract(typed, name=name).graph
+    return fused_graph(name, model_nodes(typed, params or {}))

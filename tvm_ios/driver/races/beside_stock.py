@@ -1,0 +1,61 @@
+"""Tuning for a report: after the race of schedules, a race with stock TVM where there is time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.races.stock_contestants import race_with_stock
+from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
+from tvm_ios.errors import TvmIosError
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.race import race_s
+from tvm_ios.report.tune_report import Contestant
+from tvm_ios.runtime.base.device import is_gpu_target
+
+__all__ = ["tune_beside_stock"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def tune_beside_stock(
+    mod: Any, params: Any = None, target: Any = None, **given: Any
+) -> CompiledModel:
+    """Result of :func:`tvm_ios.tune`, whose report knows stock TVM as well, where that was raced.
+
+    Arguments and errors are those of ``tune``. Stock TVM runs on the CPU of this machine, and is
+    built and raced only if the time budget has room for as long as the first build took.
+    """
+    call = TuneCall(mod=mod, params=params, target=target, **given)
+    began_s = time.monotonic()
+    race = tune_race(call)
+    report = race.kept.report()
+    spent_s = time.monotonic() - began_s
+    needed_s = report.phase_s.get("build", 0.0) + race_s(
+        report.comparison.median_ns(Contestant.SEQUENTIAL.value), call.options.compare
+    )
+    if call.options.device.is_remote or is_gpu_target(race.kept.kernels.staged.target):
+        return race.kept
+    if call.time_budget is not None and spent_s + needed_s > call.time_budget:
+        _LOG.info("stock TVM was not raced: its %.0f s are not left of the time budget", needed_s)
+        return race.kept
+    try:
+        stock = _stock_race(call, race)
+    except TvmIosError as error:  # a report without this row is a report
+        _LOG.warning("stock TVM was not raced: %s", error)
+        return race.kept
+    evidence = replace(report.evidence, stock=stock)
+    told = replace(report, story=replace(report.story, evidence=evidence))
+    return replace(race.kept, tune_report=told)
+
+
+def _stock_race(call: TuneCall, race: TuneRace) -> Comparison:
+    """Race of stock TVM with sequential order and the kept contestant."""
+    names = {Contestant.SEQUENTIAL, race.kept.report().kept}
+    models = {who.value: race.racers[who].compiled() for who in Contestant if who in names}
+    plain = build_model(call.mod, call.params, call.target, sink=False)
+    return race_with_stock(plain, models, lanes=race.kept.plan.lanes, options=call.options.compare)

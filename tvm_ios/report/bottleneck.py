@@ -1,0 +1,113 @@
+"""The bottleneck of a tuned model in a line: what takes most of a traced run, and what would help.
+
+A kind of operator is asked about, not a single one: a network has many convolutions, and no reader
+wants 255 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tvm_ios.core.merge_outputs import merged_name
+from tvm_ios.report.operator_table import flops_of_launches
+from tvm_ios.runtime.artifact.story import ModelStory
+
+__all__ = ["KindTime", "bottleneck", "kind_times"]
+
+_NOUNS = {
+    "attention": "attention kernels",
+    "batch_matmul": "products",
+    "concatenate": "concatenations",
+    "conv": "convolutions",
+    "conv1d": "convolutions",
+    "conv2d": "convolutions",
+    "conv2d_transpose": "transposed convolutions",
+    "conv3d": "convolutions",
+    "dense": "products",
+    "depthwise_conv2d": "depthwise convolutions",
+    "einsum": "products",
+    "layout_transform": "changes of layout",
+    "matmul": "products",
+    "norm": "norms",
+}
+"""Plural nouns for people, by kind of operator."""
+_PRODUCTS = {"products", "convolutions", "transposed convolutions", "depthwise convolutions"}
+_ADVICE = {
+    "concatenations": "none is needed at batch 1 for inputs that one concatenation alone reads, "
+    "joined along channels",
+    "changes of layout": "--desired-layout NHWC or NCHW may leave them out",
+}
+"""What would help, by noun; other kinds have general advice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindTime:
+    """Time of all launches of one kind and one maker in a traced run."""
+
+    noun: str
+    maker: str
+    """Name of the operator library that computes them; empty for TVM's kernels."""
+    launches: int
+    busy_ns: int
+    """Nanoseconds of these launches together; lanes overlap, so a run may be shorter."""
+    flops: int
+
+    @property
+    def advice(self) -> str:
+        """Words on what would make such operators faster."""
+        if self.noun in _ADVICE:
+            return _ADVICE[self.noun]
+        rate = f"at {self.flops / max(1, self.busy_ns):.0f} GFLOPS"
+        if self.noun in _PRODUCTS and self.maker:
+            return f"{rate} by {self.maker}, fewer operations would help: a smaller or int8 model"
+        if self.noun in _PRODUCTS:
+            return f"{rate} by TVM's kernels, tuned ones may help: --tuning autotvm"
+        if not self.flops:
+            return "they only move data; a model that needs fewer of them would help"
+        return "memory limits them, so fewer or smaller tensors would help"
+
+
+def kind_times(story: ModelStory) -> tuple[KindTime, ...]:
+    """Times of the traced run of a story by kind and maker, the longest first."""
+    evidence, schedule, operators = story.evidence, story.schedule, story.graph.operators
+    timeline = () if evidence is None else evidence.traced.timeline
+    if not timeline:
+        return ()
+    library_of = {index: row.library for row in schedule.libraries or () for index in row.operators}
+    first_of = {operator.name: index for index, operator in enumerate(operators)}
+    for stage in schedule.stages:
+        if stage.is_merge:
+            name = merged_name([operators[index].name for index in stage.operators])
+            first_of[name] = stage.operators[0]
+    flops = flops_of_launches(story.graph, schedule)
+    rows: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for event in timeline:
+        index = first_of.get(event.operator)
+        kind = "other" if index is None else operators[index].kind
+        key = (
+            _NOUNS.get(kind, f"{kind} operators"),
+            "" if index is None else library_of.get(index, ""),
+        )
+        took = event.end_ns - event.start_ns
+        rows.setdefault(key, []).append((took, flops.get(event.operator, 0)))
+    times = [_kind_time(noun, maker, row) for (noun, maker), row in rows.items()]
+    return tuple(sorted(times, key=lambda each: -each.busy_ns))
+
+
+def bottleneck(story: ModelStory) -> str:
+    """Line on the kind that takes most of a traced run; empty where no run was traced."""
+    times = kind_times(story)
+    if not times:
+        return ""
+    first, launches = times[0], sum(each.launches for each in times)
+    share = first.busy_ns / max(1, sum(each.busy_ns for each in times))
+    part = f"{first.noun} take {share:.0%} of the time of all launches"
+    return f"{part} ({first.launches} of {launches}): {first.advice}"
+
+
+def _kind_time(noun: str, maker: str, launches: Iterable[tuple[int, int]]) -> KindTime:
+    times, flops = zip(*launches, strict=True)
+    return KindTime(
+        noun=noun, maker=maker, launches=len(times), busy_ns=sum(times), flops=sum(flops)
+    )
