@@ -66,7 +66,7 @@ def test_a_kind_is_summed_up_over_its_launches():
     ("kind", "flops", "libraries", "advice"),
     [
         ("conv2d", 90_000, None, "at 90 GFLOPS by TVM's kernels, tuned ones may help: --tuning"),
-        ("dense", 90_000, (LibraryOperators("onednn", (0,)),), "at 90 GFLOPS by onednn, fewer"),
+        ("dense", 90_000, (LibraryOperators("onednn", (0,)),), "at 90 GFLOPS by oneDNN, fewer"),
         ("layout_transform", 0, None, "--desired-layout NHWC or NCHW"),
         ("transpose", 0, None, "they only move data"),
         ("max_pool2d", 9, None, "memory limits them"),

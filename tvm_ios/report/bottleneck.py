@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tvm_ios.core.merge_outputs import merged_name
 from tvm_ios.report.operator_table import flops_of_launches
 from tvm_ios.runtime.artifact.story import ModelStory
+from tvm_ios.runtime.libraries.known import find_library
 
 __all__ = ["KindTime", "bottleneck", "kind_times"]
 
@@ -74,7 +75,9 @@ def kind_times(story: ModelStory) -> tuple[KindTime, ...]:
     timeline = () if evidence is None else evidence.traced.timeline
     if not timeline:
         return ()
-    library_of = {index: row.library for row in schedule.libraries or () for index in row.operators}
+    library_of = {
+        index: _title(row.library) for row in schedule.libraries or () for index in row.operators
+    }
     first_of = {operator.name: index for index, operator in enumerate(operators)}
     for stage in schedule.stages:
         if stage.is_merge:
@@ -104,6 +107,12 @@ def bottleneck(story: ModelStory) -> str:
     share = first.busy_ns / max(1, sum(each.busy_ns for each in times))
     part = f"{first.noun} take {share:.0%} of the time of all launches"
     return f"{part} ({first.launches} of {launches}): {first.advice}"
+
+
+def _title(key: str) -> str:
+    """Name of an operator library for people; its key where this version does not know it."""
+    library = find_library(key)
+    return key if library is None else library.name.title
 
 
 def _kind_time(noun: str, maker: str, launches: Iterable[tuple[int, int]]) -> KindTime:

@@ -12,6 +12,8 @@ import pytest
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.errors import ArtifactError, HostError
+from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.report.contestants import STOCK_ALL, STOCK_ONE
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import script_digest, templates
 from tvm_ios.runtime.artifact.evidence import Evidence, TracedRuns
@@ -103,6 +105,37 @@ def test_all_that_was_measured_is_there(story):
     assert len(page.having("g", "op")) == len(story.graph)
     assert len(page.having("rect", "launch")) == len(story.evidence.traced.timeline)
     assert len(page.having("rect", "merge")) == 1
+
+
+def test_the_box_has_the_bottleneck_and_the_ceiling(story):
+    page = page_of(replace(story, ceiling="a chain", rest="1 of 3 nodes"))
+    for words in (
+        "latency 1.5000 ms (1.5000 to 1.5000); sequential order 2.04 ms",
+        "bottleneck: ",
+        "ceiling: a chain",
+        "8 operators in 5 stages, 0 of them concurrent, 1 merged 1 of 3 nodes",
+    ):
+        assert words in page.text
+    assert len(page.having("ul", "box")) == 1
+
+
+def test_contestants_are_explained_and_stock_tvm_is_a_row(story):
+    rounds = tuple(
+        CompareRound(run_ns=(4e6, 8e6, 2e6, 1.5e6), ping_pong_ns=50.0, slow=False) for _ in range(8)
+    )
+    names = (STOCK_ONE, STOCK_ALL, "sequential", "greedy")
+    stock = Comparison(names=names, rounds=rounds, confidence=0.95, notes=())
+    evidence = replace(story.evidence, stock=stock)
+    page = page_of(replace(story, evidence=evidence))
+    for words in (
+        "greedy kept 1.5000 ms 1.360",  # of the race that it won, and not of the one with TVM
+        "TVM, 1 thread 4.0000 ms 0.500 0.500 to 0.500 loses",
+        "TVM, all threads 8.0000 ms 0.250",
+        "greedy each stage runs all operators that are ready, without any price",
+        "TVM, 1 thread the model as given, compiled by TVM alone, on one thread",
+    ):
+        assert words in page.text
+    assert ModelStory.from_bytes(replace(story, evidence=evidence).to_bytes()).evidence == evidence
 
 
 def test_sections_of_what_nobody_measured_are_left_out(story):

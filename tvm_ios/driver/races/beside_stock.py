@@ -16,6 +16,7 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.race import race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.support.progress import Progress
 
 __all__ = ["tune_beside_stock"]
 
@@ -43,6 +44,8 @@ def tune_beside_stock(
     if call.time_budget is not None and spent_s + needed_s > call.time_budget:
         _LOG.info("stock TVM was not raced: its %.0f s are not left of the time budget", needed_s)
         return race.kept
+    if call.progress is not None:
+        call.progress(Progress(phase="stock TVM", elapsed_s=spent_s))
     try:
         stock = _stock_race(call, race)
     except TvmIosError as error:  # a report without this row is a report
