@@ -85,6 +85,7 @@ def test_what_was_tuned_tells_why(fork, tmp_path, capsys):
 
     class Told:
         evidence = None
+        story = model.story()
 
         def as_text(self):
             return "kept sequential: nothing was faster"

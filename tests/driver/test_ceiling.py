@@ -61,7 +61,7 @@ def test_the_line_is_logged_and_empty_for_what_no_graph_executor_runs(fork, capl
     [("nasnet_small", "nasnet_large"), ("randwire_small", "randwire")],
 )
 def test_small_cells_have_more_to_gain_than_large_ones(small, large):
-    """As was measured: 1.45 against 1.03, and 1.51 against 1.02."""
+    """Measured gains are 1.45 against 1.03 (NASNet), and 1.51 against 1.02 (RandWire)."""
     gains = []
     for name in (small, large):
         source = ModelSource.of(name)

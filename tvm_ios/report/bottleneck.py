@@ -39,7 +39,7 @@ _ADVICE = {
     "joined along channels",
     "changes of layout": "--desired-layout NHWC or NCHW may leave them out",
 }
-"""What would help, by noun; other kinds have general advice."""
+"""Words on what would help, by noun; other kinds have general advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
