@@ -499,7 +499,7 @@ def test_truth_values_may_be_inputs_and_outputs(
         *masked,
         TARGET,
         database=tmp_path / "prices.sqlite",
-        options=replace(QUICK, build=BuildOptions(pad_channels=False)),
+        options=replace(QUICK, build=BuildOptions(libraries=(), pad_channels=False)),
         lanes=1,
     )
     tuned.export_library(tmp_path / "masked.so")

@@ -282,7 +282,7 @@ def test_what_tune_finds_can_be_compiled_again(narrow, tmp_path: Path):
         TARGET,
         lanes=1,
         database=tmp_path / "p.sqlite",
-        options=tvm_ios.TuneOptions(compare=SOON),
+        options=tvm_ios.TuneOptions(build=tvm_ios.BuildOptions(libraries=()), compare=SOON),
     )
     again = tvm_ios.compile_schedule(mod, params, TARGET, schedule=tuned.schedule, lanes=1)
     np.testing.assert_array_equal(output_of(again), output_of(tuned))

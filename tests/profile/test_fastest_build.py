@@ -31,6 +31,7 @@ CHANGES = changes_for(CPU)
 TWO_PADDED = ("the output channels of 2 operators were padded to whole vectors",)
 LAID_OUT = "3 convolutions were laid out as NCHW; inputs and outputs keep their layout"
 AS_IT_IS_NS = {"layouts as they are": 100, "channels as they are": 50, "padded channels": 60}
+BY_TVM = tvm_ios.BuildOptions(libraries=())
 SOON = CompareOptions(rounds=9, min_repeat_ms=0.1)
 
 
@@ -219,7 +220,7 @@ def test_a_model_in_nhwc_is_tuned_in_nchw(in_nhwc, clocked, tmp_path, reference_
         TARGET,
         lanes=2,
         database=tmp_path / "p.sqlite",
-        options=tvm_ios.TuneOptions(compare=SOON),
+        options=tvm_ios.TuneOptions(build=BY_TVM, compare=SOON),
     )
     assert LAID_OUT in tuned.report().notes
     calls = tuned.kernels.staged.extraction.calls
@@ -247,7 +248,7 @@ def test_a_layout_that_is_asked_for_is_no_question(in_nhwc, tmp_path, layout):
         TARGET,
         lanes=1,
         database=tmp_path / "p.sqlite",
-        options=tvm_ios.TuneOptions(compare=SOON, conversion=conversion),
+        options=tvm_ios.TuneOptions(build=BY_TVM, compare=SOON, conversion=conversion),
     ).report()
     assert not {"check NCHW", "check padded"} & report.phase_s.keys()
     assert not any("before a search" in note for note in report.notes)

@@ -277,10 +277,11 @@ def cudnn_tuned(network_name, database_folder, path):
             "kinds": [a.operator.split("_")[0] for a in model.plan.launches],
             "notes": [note for note in model.report().as_text().splitlines() if "cuDNN" in note],
         }
-    again = tvm_ios.compile_schedule(
-        mod, params, TARGET, schedule=schedule, lanes=4, options=_by_cudnn(tf32=True)
+    again = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=4)
+    by_tvm = tvm_ios.TuneOptions(build=tvm_ios.BuildOptions(libraries=()))
+    plain = tvm_ios.compile_schedule(
+        mod, params, TARGET, schedule=schedule, lanes=4, options=by_tvm
     )
-    plain = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=4)
     everything = tvm_ios.compile_schedule(mod, params, TARGET, options=_by_cudnn())
     partitioned = tvm_ios.compile_schedule(model.module, None, TARGET, options=_by_cudnn(tf32=True))
     model.export_library(path)

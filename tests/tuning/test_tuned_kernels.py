@@ -11,7 +11,7 @@ from tvm import auto_scheduler, autotvm
 
 import tvm_ios
 from tests.stock import stock_executor
-from tvm_ios import Conversion, DeviceOptions, TuneOptions, TuningOptions
+from tvm_ios import BuildOptions, Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
@@ -52,7 +52,11 @@ def tune(network, tmp_path, kernels=None, **arguments):
         TARGET,
         lanes=1,
         database=tmp_path / "prices.sqlite",
-        options=TuneOptions(compare=BRIEF, kernels=kernels or TuningOptions()),
+        options=TuneOptions(
+            build=BuildOptions(libraries=()),
+            compare=BRIEF,
+            kernels=kernels or TuningOptions(),
+        ),
         **arguments,
     )
 
