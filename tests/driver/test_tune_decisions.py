@@ -15,7 +15,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import last_race
-from tvm_ios.report.tune_report import Contestant
+from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions_file import read_decisions
 from tvm_ios.search.baselines import sequential_schedule
 

@@ -18,7 +18,7 @@ from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.layouts.image_form import in_form
-from tvm_ios.report.tune_report import Contestant
+from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions import Decisions, Origin
 from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule

@@ -10,7 +10,7 @@ import pytest
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.last_race import Racer
-from tvm_ios.report.tune_report import Contestant
+from tvm_ios.report.contestants import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 CALL = SimpleNamespace(lanes=1, database=None)

@@ -18,7 +18,7 @@ from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.relay.context import applied_records_digest
-from tvm_ios.report.tune_report import Contestant
+from tvm_ios.report.contestants import Contestant
 
 __all__ = ["GIVEN", "GivenDecisions", "GivenSchedule"]
 
