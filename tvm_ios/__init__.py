@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
+    from tvm_ios.driver.chain.simple_tvm import SimpleTVM
     from tvm_ios.driver.compile_schedule import compile_schedule
     from tvm_ios.driver.effort import Effort
     from tvm_ios.driver.input_shapes import InputShapes
     from tvm_ios.driver.model_source import from_onnx
     from tvm_ios.driver.options import TuneOptions
-    from tvm_ios.driver.simple_tvm import SimpleTVM
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
     from tvm_ios.measure.compare import CompareOptions
@@ -72,7 +72,7 @@ _HOMES = {
     "ModeOptions": "tvm_ios.measure.machine_mode",
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
     "SearchOptions": "tvm_ios.search.options",
-    "SimpleTVM": "tvm_ios.driver.simple_tvm",
+    "SimpleTVM": "tvm_ios.driver.chain.simple_tvm",
     "Stage": "tvm_ios.core.schedule",
     "Strategy": "tvm_ios.core.schedule",
     "TuneOptions": "tvm_ios.driver.options",

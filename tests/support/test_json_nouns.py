@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.jobs.runs import mock_order
-from tvm_ios.driver.benchmark_context import StepTime
-from tvm_ios.driver.service_level import ServiceLevel
+from tvm_ios.driver.chain.benchmark_context import StepTime
+from tvm_ios.driver.chain.service_level import ServiceLevel
 from tvm_ios.jobs.core.events import Event, StageReleased, StageRequested
 from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.order import JobOrder

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.driver.chain.run_folder import runs_directory
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
-from tvm_ios.driver.run_folder import runs_directory
 from tvm_ios.errors import DeviceLostError, JobError, TuningError
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
@@ -31,7 +31,7 @@ crash a device's server each time, so there is an end to it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneWork:
-    """A chain of :class:`~tvm_ios.driver.simple_tvm.SimpleTVM` from a model to a run.
+    """A chain of :class:`~tvm_ios.driver.chain.simple_tvm.SimpleTVM` from a model to a run.
 
     What it measured before lies in logs and databases.
     """
@@ -90,7 +90,7 @@ class TuneWork:
             # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
             os.environ.setdefault("TVM_NUM_THREADS", str(lanes or gate.most_cores))
             require_relay_tvm()
-            from tvm_ios.driver.simple_tvm import SimpleTVM  # noqa: PLC0415
+            from tvm_ios.driver.chain.simple_tvm import SimpleTVM  # noqa: PLC0415
 
             chain = SimpleTVM(self.target or None, lanes=lanes, options=config.options)
             shapes = InputShapes.parse(self.input_shapes, self.batch_size)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tvm_ios.cli.completion import LIBRARY, MODELS, networks_or_files
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.measuring import add_loading_options, add_measuring_options, prepare_process
+from tvm_ios.driver.chain.run_folder import RunFolder, runs_directory
 from tvm_ios.driver.races.compiled_race import lanes_of_files, race_files
-from tvm_ios.driver.run_folder import RunFolder, runs_directory
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.driver.test_run_folder import REPORT
+from tests.driver.chain.test_run_folder import REPORT
 from tvm_ios.errors import ArtifactError
 from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.grid.cell_result import (

@@ -19,7 +19,7 @@ import tvm_ios
 from tests.jobs.runs import CORES, LONG_S, processes_of
 from tests.jobs.tuned import assert_all_measured_once, tuned_order
 from tvm_ios.cli.main import main
-from tvm_ios.driver.run_folder import RunFolder
+from tvm_ios.driver.chain.run_folder import RunFolder
 from tvm_ios.host.pinning import descendants
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.state_folder import StateFolder

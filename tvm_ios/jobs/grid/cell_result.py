@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tvm_ios.driver.run_folder import RunReport
+from tvm_ios.driver.chain.run_folder import RunReport
 from tvm_ios.errors import ArtifactError
 from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.grid.grid_file import Cell, Value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tvm_ios.driver.run_folder import RunFolder, RunReport
+from tvm_ios.driver.chain.run_folder import RunFolder, RunReport
 from tvm_ios.host.machine import source_commit
 from tvm_ios.jobs.core.job_state import JobState
 from tvm_ios.jobs.core.status import JobStatus

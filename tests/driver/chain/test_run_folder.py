@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id, runs_directory
-from tvm_ios.driver.service_level import Answer, ServiceLevel
+from tvm_ios.driver.chain.benchmark_context import BenchmarkContext, StepTime
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.run_folder import RunFolder, RunReport, new_run_id, runs_directory
+from tvm_ios.driver.chain.service_level import Answer, ServiceLevel
 from tvm_ios.errors import ArtifactError, HostError, OptionError
 
 LATENCY = Latency(median_ms=2.0, low_ms=1.5, high_ms=2.5, confidence=0.95, rounds=6)

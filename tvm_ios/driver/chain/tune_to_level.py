@@ -1,6 +1,6 @@
 """Tuning to a service level: known records decide first, and only the needed part is tuned.
 
-:mod:`~tvm_ios.driver.service_level` has the policy; this builds, for chains and jobs alike.
+:mod:`~tvm_ios.driver.chain.service_level` has the policy; this builds, for chains and jobs alike.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.service_level import Reached, reach, trial_slices
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
-from tvm_ios.driver.service_level import Reached, reach, trial_slices
 from tvm_ios.profile.build_candidates import changes_for
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.service_level import ServiceLevel, reach, require_sla_ms, trial_slices
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.service_level import ServiceLevel, reach, require_sla_ms, trial_slices
 from tvm_ios.errors import OptionError
 from tvm_ios.support.stored_value import parse_json
 from tvm_ios.support.time_budget import TimeBudget

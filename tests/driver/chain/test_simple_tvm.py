@@ -19,8 +19,8 @@ from tvm_ios import (
     TuneOptions,
 )
 from tvm_ios import TuningOptions as Kernels
-from tvm_ios.driver import tune_to_level
-from tvm_ios.driver.run_folder import RunFolder, RunReport
+from tvm_ios.driver.chain import tune_to_level
+from tvm_ios.driver.chain.run_folder import RunFolder, RunReport
 from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionError, TuningError
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet

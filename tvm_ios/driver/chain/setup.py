@@ -11,13 +11,13 @@ from typing import Any
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringDevice
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.model_runner import DeviceRunner, LocalRunner, ModelRunner, evaluate
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.model_runner import DeviceRunner, LocalRunner, ModelRunner, evaluate
+from tvm_ios.driver.chain.service_level import Reached
+from tvm_ios.driver.chain.tune_to_level import LevelRequest, tune_to_level, what_is_known
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
-from tvm_ios.driver.service_level import Reached
 from tvm_ios.driver.tune import measuring_device, tune
-from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
 from tvm_ios.host import default_lanes
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, gate_around
@@ -87,7 +87,7 @@ class ChainSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoor:
-    """Front door for one model: a :class:`~tvm_ios.driver.tune_to_level.FrontDoor`."""
+    """Front door for one model: a :class:`~tvm_ios.driver.chain.tune_to_level.FrontDoor`."""
 
     setup: ChainSetup
     source: ModelSource

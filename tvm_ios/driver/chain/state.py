@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.driver.benchmark_context import BenchmarkContext
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.model_runner import ModelRunner
+from tvm_ios.driver.chain.benchmark_context import BenchmarkContext
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.model_runner import ModelRunner
+from tvm_ios.driver.chain.run_folder import RunFolder, RunReport
+from tvm_ios.driver.chain.service_level import ServiceLevel
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
-from tvm_ios.driver.run_folder import RunFolder, RunReport
-from tvm_ios.driver.service_level import ServiceLevel
 from tvm_ios.errors import OptionError
 
 __all__ = ["ChainState"]

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from tvm_ios.driver.benchmark_context import BenchmarkContext
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.service_level import ServiceLevel
+from tvm_ios.driver.chain.benchmark_context import BenchmarkContext
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.service_level import ServiceLevel
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.json_nouns import noun_from, noun_record
@@ -52,7 +52,7 @@ class RunReport:
     """Tuning logs whose records the kernels were chosen from; new records went to the first."""
     context: BenchmarkContext
     latency: Latency | None = None
-    """Latency of the run; None before :meth:`~tvm_ios.driver.simple_tvm.SimpleTVM.evaluate`."""
+    """Latency of the run; None before it was evaluated."""
     service_level: ServiceLevel | None = None
     """Service level with its evaluations; None where none was asked for."""
 

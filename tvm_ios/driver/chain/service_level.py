@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
-from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.chain.latency import Latency
 from tvm_ios.errors import OptionError
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue

@@ -16,17 +16,17 @@ import numpy as np
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.driver.benchmark_context import BenchmarkContext, StepTime
-from tvm_ios.driver.chain_setup import ChainSetup, OpenDoor
-from tvm_ios.driver.chain_state import ChainState
+from tvm_ios.driver.chain.benchmark_context import BenchmarkContext, StepTime
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.model_runner import LoadedRunner, run
+from tvm_ios.driver.chain.run_folder import RunFolder, RunReport, new_run_id
+from tvm_ios.driver.chain.service_level import ServiceLevel, require_sla_ms
+from tvm_ios.driver.chain.setup import ChainSetup, OpenDoor
+from tvm_ios.driver.chain.state import ChainState
+from tvm_ios.driver.chain.tune_to_level import LevelRequest
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
-from tvm_ios.driver.latency import Latency
-from tvm_ios.driver.model_runner import LoadedRunner, run
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
-from tvm_ios.driver.run_folder import RunFolder, RunReport, new_run_id
-from tvm_ios.driver.service_level import ServiceLevel, require_sla_ms
-from tvm_ios.driver.tune_to_level import LevelRequest
 from tvm_ios.errors import OptionError
 from tvm_ios.host.machine import machine_facts, version_facts
 from tvm_ios.report.records_in_force import RecordFormat

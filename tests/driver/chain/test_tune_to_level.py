@@ -8,11 +8,11 @@ import pytest
 import tvm
 
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.driver import tune_to_level as module
-from tvm_ios.driver.latency import Latency
+from tvm_ios.driver.chain import tune_to_level as module
+from tvm_ios.driver.chain.latency import Latency
+from tvm_ios.driver.chain.tune_to_level import LevelRequest, tune_to_level, what_is_known
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS
-from tvm_ios.driver.tune_to_level import LevelRequest, tune_to_level, what_is_known
 from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.autotvm.tasks import extract_tasks

@@ -15,7 +15,7 @@ import tvm
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.protocol import MeasuringDevice, TimedExecutor
-from tvm_ios.driver.latency import Latency, measure_latency
+from tvm_ios.driver.chain.latency import Latency, measure_latency
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.plan.plan import ExecutionPlan
