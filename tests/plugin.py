@@ -52,6 +52,8 @@ WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if not WORKER:
     os.environ["TVM_IOS_CACHE_DIR"] = tempfile.mkdtemp(prefix="tvm-ios-tests-")
 _CACHE = os.environ["TVM_IOS_CACHE_DIR"]
+# Nor what an earlier test has tuned: those that are about kept results take this out.
+os.environ["TVM_IOS_KEPT_MIB"] = "0"
 _QUIET = Path(_CACHE) / "quiet"
 
 # A shared machine makes deadlines of examples meaningless. Examples are the same in each run, so
@@ -218,6 +220,7 @@ def run_python(tmp_path: Path) -> RunPython:
         if not name.startswith(("TVM_", "TOPHUB", "PYTHON", "LD_LIBRARY_PATH"))
     }
     clean["TVM_IOS_CACHE_DIR"] = _CACHE
+    clean["TVM_IOS_KEPT_MIB"] = os.environ["TVM_IOS_KEPT_MIB"]
     clean["TVM_THREAD_POOL_SPIN_COUNT"] = os.environ["TVM_THREAD_POOL_SPIN_COUNT"]
 
     def run(

@@ -31,16 +31,6 @@ def tune(*words):
     return main(["tune", *map(str, words)])
 
 
-@pytest.fixture
-def model(fork, tmp_path):
-    """A network of the user's, in two files."""
-    mod, params = fork
-    path = tmp_path / "net.json"
-    path.write_text(tvm.ir.save_json(mod))
-    (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
-    return path
-
-
 def parsed(*words):
     parser = argparse.ArgumentParser()
     verb.add_parser(parser.add_subparsers())
@@ -367,3 +357,35 @@ def test_a_model_with_truth_values_is_tuned_into_a_file(masked, tmp_path, capsys
     with tvm_ios.load(output) as executor:
         executor.run(data=np.zeros((1, 16, 8, 8), "float32"), mask=mask)
         np.testing.assert_array_equal(executor.get_output(2).numpy(), mask)
+
+
+@pytest.mark.slow
+def test_a_second_call_prints_the_same_and_that_it_is_kept(
+    model, tmp_path, fresh_cache, monkeypatch, capsys
+):
+    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
+    output, page = tmp_path / "net.so", tmp_path / "net.html"
+    words = [model, "--params", tmp_path / "net.params", "--target", TARGET, "--output", output]
+    words += ["--lanes", 1, "-v", "--report", page]
+    assert tune(*words) == 0
+    first, told = capsys.readouterr().out.splitlines(), page.read_text()
+    for path in (output, page):
+        path.unlink()
+    assert tune(*words) == 0
+    again = capsys.readouterr().out.splitlines()
+    (kept,) = (line for line in again if line.startswith("kept from an equal call of 2"))
+    again.remove(kept)
+    assert again == first
+    assert page.read_text() == told
+    with tvm_ios.load(output) as executor:
+        assert executor.get_num_outputs() == 1
+    assert tune(*words, "--fresh") == 0
+    assert "kept from" not in capsys.readouterr().out
+    newest = max((fresh_cache / "kept").glob("*.so"), key=lambda path: path.stat().st_mtime)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert tune(*words) == 0
+    shown = capsys.readouterr()
+    assert "a kept result is damaged, and made anew" in shown.err
+    assert "kept from" not in shown.out
+    assert tune(*words) == 0
+    assert "kept from" in capsys.readouterr().out

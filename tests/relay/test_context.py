@@ -3,11 +3,21 @@ from __future__ import annotations
 import logging
 import os
 
+import numpy as np
 import pytest
 import tvm
+from tvm import relay
 from tvm.ir.transform import PassContext
 
-from tvm_ios.relay.context import offline_tophub, pass_context, reason_of, tvm_pipeline
+from tvm_ios.onnx.rest import Rest
+from tvm_ios.relay.context import (
+    offline_tophub,
+    pass_context,
+    reason_of,
+    tvm_pipeline,
+    valued_model_digest,
+)
+from tvm_ios.relay.rest import with_rest
 
 
 def test_without_a_context_the_level_is_ours():
@@ -76,3 +86,47 @@ def test_the_reason_of_a_long_error_is_one_line():
     assert reason_of(ValueError(trace)) == "InternalError: Check failed: no luck :"
     assert len(reason_of(ValueError("x" * 1000))) < 400
     assert reason_of(ValueError()) == "ValueError"
+
+
+def network(constant=1.0, name="x", relu=True):
+    x = relay.var(name, shape=(2, 3))
+    body = x + relay.const(np.full((2, 3), constant, "float32")) + relay.var("w", shape=(2, 3))
+    body = relay.nn.relu(body) if relu else body
+    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+
+
+def weights(value=0.5):
+    array = np.zeros((2, 3), "float32")
+    array[1, 2] = value
+    return {"w": tvm.nd.array(array)}
+
+
+def test_equal_models_have_equal_digests():
+    arrays = {name: value.numpy() for name, value in weights().items()}
+    assert valued_model_digest(network(), weights()) == valued_model_digest(network(), arrays)
+
+
+@pytest.mark.parametrize(
+    ("mod", "params"),
+    [
+        pytest.param(network(constant=1.5), weights(), id="a constant"),
+        pytest.param(network(), weights(0.25), id="one value of a parameter"),
+        pytest.param(network(name="image"), weights(), id="the name of an input"),
+        pytest.param(network(relu=False), weights(), id="structure"),
+        pytest.param(network(), {}, id="a weight less"),
+        pytest.param(network(), None, id="weights as inputs"),
+        pytest.param(
+            with_rest(network(), Rest(name="n", text="t", fronts=(), outputs=(), model=b"m")),
+            weights(),
+            id="a rest",
+        ),
+    ],
+)
+def test_others_have_others(mod, params):
+    assert valued_model_digest(mod, params) != valued_model_digest(network(), weights())
+
+
+def test_scalars_and_types_count():
+    arrays = [np.float32(1), np.float32(2), np.int32(1), np.zeros((0, 2), "bool")]
+    digests = {valued_model_digest(network(), {"w": array}) for array in arrays}
+    assert len(digests) == len(arrays)

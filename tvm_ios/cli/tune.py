@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
 from tvm_ios.cli.interrupts import told_interrupts
+from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import TuneConfig
@@ -23,14 +24,15 @@ from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.onnx.rest import RESTS
-from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.html.templates import require_templates
 from tvm_ios.runtime.artifact.decisions_file import read_given
+from tvm_ios.runtime.artifact.new_artifact import copy_artifact
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.tuning.options import BACKEND_NAMES, TUNERS
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
+    from tvm_ios.compile.model import CompiledModel
 
 __all__ = ["add_parser", "run"]
 
@@ -95,7 +97,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--fresh",
         action="store_true",
         default=None,
-        help="measure all anew, in place of what the profile database knows",
+        help="measure all anew, in place of a kept result and of what the profile database knows",
     )
     parser.add_argument(
         "--effort",
@@ -131,6 +133,34 @@ def run(arguments: argparse.Namespace) -> int:
         require_templates()
     read_given(arguments.decisions)
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
+    line = KeptCommand.of(arguments, config, shapes)
+    kept = line.find()
+    if kept is None:
+        compiled = _tuned(arguments, config, shapes)
+        compiled.export_library(output)
+        line.keep(compiled.kept_as)
+        report = compiled.report()
+    else:
+        copy_artifact(kept.path, output)
+        report = kept.result.report
+        print(kept.result.as_text())
+    if arguments.verbose:
+        print(report.as_text())
+        print(report.story.schedule.as_text())
+    else:
+        print(report.summary())
+    print(f"wrote {output}")
+    if arguments.report is not None:
+        title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
+        report.page(title=title, command=command).write(arguments.report)
+        print(f"wrote {arguments.report}")
+    file = shlex.quote(str(output))
+    print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
+    return 0
+
+
+def _tuned(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShapes) -> CompiledModel:
+    """Model that the command line names, tuned."""
     onnx_file, told = None, False
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(
@@ -152,7 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
             tune_beside_stock as tune,
         )
     with nullcontext() if told else shown_ceiling(), StderrProgress() as progress:
-        compiled = tune(
+        return tune(
             source.mod,
             source.params,
             arguments.target,
@@ -163,21 +193,6 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             **config.arguments(),
         )
-    compiled.export_library(output)
-    report = compiled.report()
-    if arguments.verbose:
-        print(report.as_text())
-        print(compiled.as_text())
-    else:
-        print(report.summary())
-    print(f"wrote {output}")
-    if arguments.report is not None:
-        title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
-        ReportPage(story=compiled.story(), title=title, command=command).write(arguments.report)
-        print(f"wrote {arguments.report}")
-    file = shlex.quote(str(output))
-    print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
-    return 0
 
 
 def _add_search_options(group: Any) -> None:

@@ -65,6 +65,16 @@ class ModelKernels:
         """Loaded kernels, whose parallel launches go to our lanes."""
         return KernelLibrary(self.path, shared_runtime())
 
+    @property
+    def params(self) -> Mapping[str, tvm.nd.NDArray]:
+        """Parameters of the kernels by name."""
+        return self.staged.params
+
+    @property
+    def target(self) -> tvm.target.Target:
+        """Target that the kernels are compiled for."""
+        return self.staged.target
+
 
 @dataclass(frozen=True)
 class BuiltModel:

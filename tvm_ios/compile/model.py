@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from tvm_ios.compile.built_model import ModelKernels
+from tvm_ios.compile.file_kernels import FileKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
@@ -23,6 +24,7 @@ from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.artifact import export_artifact
+from tvm_ios.runtime.artifact.new_artifact import copy_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.lane_pool import LaneOptions
@@ -46,7 +48,8 @@ class CompiledModel:
     """Operators that were scheduled; for a module partitioned before, those of its kernels."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
-    kernels: ModelKernels
+    kernels: ModelKernels | FileKernels
+    """Kernels that were built in this process, or loaded with an equal model of an earlier call."""
     notes: tuple[str, ...] = ()
     """Lines for the user on how the module was prepared."""
     tune_report: TuneReport | None = None
@@ -54,6 +57,8 @@ class CompiledModel:
     """Tuning records of its kernels; None where nobody gave any."""
     rest: Rest | None = None
     """Nodes that onnxruntime runs after all this; None for a model that is compiled whole."""
+    kept_as: str = ""
+    """Key of the cache's entry that holds it as a result of ``tune``; empty without one."""
 
     @property
     def module(self) -> tvm.IRModule:
@@ -94,12 +99,12 @@ class CompiledModel:
         ExecutionError
             If there is too little memory on the GPU.
         """
-        staged = self.kernels.staged
+        kernels = self.kernels
         return plan_executor(
             self.plan,
-            self.kernels.library,
-            staged.params,
-            staged.target,
+            kernels.library,
+            kernels.params,
+            kernels.target,
             device=device,
             lanes=lanes,
             options=options,
@@ -118,6 +123,9 @@ class CompiledModel:
         ArtifactError
             If the file cannot be written.
         """
+        if isinstance(self.kernels, FileKernels):
+            copy_artifact(self.kernels.path, Path(path))
+            return
         factory, store = self.kernels.staged.factory, _fact_store(self.plan)
         export_artifact(factory, self.plan, path, self.story(), store, self.rest)
 

@@ -15,6 +15,7 @@ __all__ = [
     "FoundOnednn",
     "OnednnVersion",
     "find_onednn",
+    "onednn_files",
     "onednn_libraries",
 ]
 
@@ -86,6 +87,17 @@ def onednn_libraries() -> tuple[str, ...]:
         folders.append(Path(site.getuserbase()))
     files = dict.fromkeys(folder / "lib" / ONEDNN_SONAME for folder in folders)
     return (ONEDNN_SONAME, *(str(file) for file in files if file.exists()), *_OTHERS)
+
+
+def onednn_files() -> tuple[Path, ...]:
+    """Files, there or not, that decide which libdnnl is loaded and what it is."""
+    tried = onednn_libraries()
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return (
+        *(Path(name) for name in tried if os.sep in name),
+        *(Path(folder, name) for folder in folders if folder for name in tried),
+        Path("/etc/ld.so.cache"),  # changes with every library that the system gets
+    )
 
 
 def find_onednn() -> FoundOnednn:

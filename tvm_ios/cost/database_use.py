@@ -30,6 +30,8 @@ class DatabaseUse:
     _taken: dict[tuple[Remembered, str], str] = field(default_factory=dict)
     """Day of measuring of each entry taken, by kind and name."""
     _measured: set[tuple[Remembered, str]] = field(default_factory=set)
+    doubtful: bool = False
+    """True if something was chosen while the machine was disturbed, and not stored for that."""
 
     def take(self, kind: Remembered, name: str, day: str) -> None:
         """Note that an entry, measured on a day, was found and is used."""

@@ -74,6 +74,8 @@ class KnownChoices:
         self._database.use.measure(Remembered.CHOICE, [question])
         if choice.certain:
             self._put(question, choice)
+        else:
+            self._database.use.doubtful = True
 
     def is_noted(self, what: str) -> bool:
         """True if a thing was noted before, under the same conditions."""

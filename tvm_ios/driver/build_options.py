@@ -78,8 +78,9 @@ class DatabaseOptions:
     """
 
     fresh: bool = False
-    """True measures all prices, choices and races anew, and replaces stored ones. Tuning records of
-    kernels lie in logs of their own and are used in any case."""
+    """True measures all prices, choices and races anew, and replaces stored ones, the result of an
+    equal call included. Tuning records of kernels lie in logs of their own and are used in any
+    case."""
 
     def __post_init__(self) -> None:
         _require_flags(self)

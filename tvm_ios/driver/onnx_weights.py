@@ -10,7 +10,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.tensor_size import require_size
 
-__all__ = ["find_weights", "open_weights", "without_weights"]
+__all__ = ["find_weights", "open_weights", "weight_files", "without_weights"]
 
 
 def find_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None:
@@ -37,6 +37,32 @@ def find_weights(onnx: Any, name: str, model: Any, folder: Path | None) -> None:
     # onnx refuses paths that lead elsewhere, links, and files that are too short, each in its way.
     except Exception as error:
         raise ModelError(f"{name}: {_unreadable(tensor.name, error)}") from error
+
+
+def weight_files(path: Path) -> tuple[Path, ...]:
+    """Files beside a model in ONNX that hold weights of it; the model is parsed only if need be.
+
+    An OSError says that the model cannot be read, or is none.
+    """
+    content = path.read_bytes()
+    if b"location" not in content:  # each weight that lies elsewhere says so by this word
+        return ()
+    try:
+        import onnx  # noqa: PLC0415 - the package is there only where models are read
+
+        model = onnx.ModelProto.FromString(content)
+    # Protocol buffers have errors of their own, in a package that only onnx imports.
+    except Exception as error:
+        raise OSError(f"{path} cannot be read as ONNX") from error
+    uses = onnx.external_data_helper.uses_external_data
+    found = {
+        entry.value: None  # a set that keeps its order
+        for tensor in _tensors(model.graph)
+        if uses(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return tuple(path.parent / name for name in found)
 
 
 def without_weights(onnx: Any, model: Any) -> Any:

@@ -25,6 +25,8 @@ from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import module_graph, told_ceiling
 from tvm_ios.driver.effort import Effort
+from tvm_ios.driver.kept.kept_call import KeptCall
+from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
@@ -84,23 +86,6 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneCall:
-    """Arguments of a call of :func:`tune`, which documents them."""
-
-    mod: tvm.IRModule
-    params: Mapping[str, Any] | None = None
-    target: Any = None
-    tuning: str | None = None
-    tuning_records: str | Path | Sequence[str | Path] | None = None
-    time_budget: float | None = None
-    lanes: int | None = None
-    database: ProfileDatabase | str | Path | None = None
-    decisions: DecisionFiles = None
-    progress: ProgressListener | None = None
-    options: TuneOptions = DEFAULTS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRace:
     """Everything that one ``tune`` raced, for callers who want more than the winner."""
 
@@ -108,6 +93,10 @@ class TuneRace:
     """Contestants whose schedules differ from all before."""
     kept: CompiledModel
     """Result of ``tune``, with its report."""
+    certain: bool
+    """True if no price, choice or race was taken while the machine was disturbed."""
+    cut: bool
+    """True if something was left out for the time budget."""
 
     @property
     def models(self) -> dict[Contestant, CompiledModel]:
@@ -205,21 +194,24 @@ def tune(
     >>> compiled = tvm_ios.tune(mod, params)  # doctest: +SKIP
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
-    return tune_race(
-        TuneCall(
-            mod=mod,
-            params=params,
-            target=target,
-            tuning=tuning,
-            tuning_records=tuning_records,
-            time_budget=time_budget,
-            lanes=lanes,
-            database=database,
-            decisions=decisions,
-            progress=progress,
-            options=options_of_call(effort, options, tuning),
-        )
-    ).kept
+    given = TuneCall(
+        mod=mod,
+        params=params,
+        target=target,
+        tuning=tuning,
+        tuning_records=tuning_records,
+        time_budget=time_budget,
+        lanes=lanes,
+        database=database,
+        decisions=decisions,
+        progress=progress,
+        options=options_of_call(effort, options, tuning),
+    )
+    call = KeptCall.of(given)
+    if (known := call.find()) is not None:
+        return known
+    raced = tune_race(given)
+    return call.keep(raced.kept, certain=raced.certain, cut=raced.cut)
 
 
 @shared_workers()
@@ -357,7 +349,14 @@ def _tune_race(given: TuneCall) -> TuneRace:
             *budget.notes,
         ),
     )
-    return TuneRace(racers=racers, kept=replace(model, tune_report=report))
+    return TuneRace(
+        racers=racers,
+        kept=replace(model, tune_report=report),
+        certain=raced.is_quiet
+        and not call.database.use.doubtful
+        and not main.prices.kernels.counters.flagged,
+        cut=budget.was_cut,
+    )
 
 
 def _untuned_racers(

@@ -16,7 +16,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
+from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own, trim_folder
 from tvm_ios.support.whole_file import write_bytes
 
 __all__ = ["KernelCache"]
@@ -26,8 +26,6 @@ MOST_BYTES = 1 << 30
 ENTRIES_A_LOOK = 64
 """Average number of new entries between two looks at the size of all. A look reads the whole
 folder, and merge stages are compiled by the hundred, two or three kernels at a time."""
-KEPT_SHARE = 0.75
-"""Share of the bytes that a cut leaves, so that not every later entry makes another cut."""
 
 
 class KernelCache:
@@ -74,23 +72,7 @@ class KernelCache:
 
     def trim(self) -> int:
         """Drop the oldest entries while the sum is too large; return the number of dropped ones."""
-        entries = []
-        for path in self.folder.glob("*.zip"):
-            with suppress(OSError):  # another process dropped it
-                found = path.stat()
-                entries.append((found.st_mtime_ns, found.st_size, path))
-        size = sum(entry[1] for entry in entries)
-        if size <= self._most_bytes:
-            return 0
-        dropped = 0
-        for _, size_of_one, path in sorted(entries):
-            if size <= KEPT_SHARE * self._most_bytes:
-                break
-            with suppress(OSError):
-                path.unlink()
-            size -= size_of_one
-            dropped += 1
-        return dropped
+        return trim_folder(self.folder, self._most_bytes)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.zip"

@@ -100,7 +100,7 @@ def executors_of(
             executors[name] = session.executor(model)
             stack.callback(executors[name].close)
         first = next(iter(models.values()))
-        inputs = sample_inputs(first.plan, first.kernels.staged.params)
+        inputs = sample_inputs(first.plan, first.kernels.params)
         for executor in executors.values():
             for name, value in inputs.items():
                 executor.set_input(name, value)

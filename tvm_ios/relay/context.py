@@ -16,20 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import tvm
-from tvm import auto_scheduler, autotvm
+from tvm import auto_scheduler, autotvm, relay
 from tvm.ir.transform import PassContext
 
 from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.kernels.lowering_context import nested_context
 from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
+from tvm_ios.relay.rest import rest_of
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
     "ANSOR_SWITCH",
     "applied_records_digest",
+    "caller_entered_a_context",
     "dispatch_contexts",
     "model_digest",
     "offline_tophub",
@@ -38,6 +41,7 @@ __all__ = [
     "reason_of",
     "remarks_logged",
     "tvm_pipeline",
+    "valued_model_digest",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -49,7 +53,8 @@ DEFAULT_OPT_LEVEL = 2
 """Level of the context that TVM has when nobody entered one."""
 
 
-def _caller_entered_a_context() -> bool:
+def caller_entered_a_context() -> bool:
+    """True if the caller has entered a PassContext, which may look like TVM's own."""
     current = PassContext.current()
     if (
         current.opt_level != DEFAULT_OPT_LEVEL
@@ -91,7 +96,7 @@ def pass_context(
         Configuration added to the caller's.
     """
     current = PassContext.current()
-    entered = _caller_entered_a_context()
+    entered = caller_entered_a_context()
     required = [str(name) for name in current.required_pass]
     already = [str(name) for name in current.disabled_pass]
     extra = [name for name in disabled if name not in already and name not in required]
@@ -198,6 +203,37 @@ def model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
         f"mathematics {MATHEMATICS_VERSION}" if bits_may_change() else "exact",
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def valued_model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> str:
+    """Digest of what a compiled model depends on: :func:`model_digest`, and all values.
+
+    That is names of inputs, constants, parameters, and the rest that onnxruntime runs. Names inside
+    the module do not count, as nothing that is made of it has them.
+    """
+    weights = {str(name): value for name, value in (params or {}).items()}
+    inputs = [f"{each.name_hint}: {each.type_annotation}" for each in mod["main"].params]
+    rest = rest_of(mod)
+    parts = (model_digest(mod, params), inputs, params is None, rest and rest.to_bytes())
+    digest = hashlib.sha256(repr(parts).encode())
+    for array in (*_constants(mod), *(weights[name] for name in sorted(weights))):
+        values = np.ascontiguousarray(array.numpy() if hasattr(array, "numpy") else array)
+        digest.update(f"{values.dtype} {np.shape(array)}".encode())
+        digest.update(values.reshape(-1).view("uint8").data)
+    return digest.hexdigest()
+
+
+def _constants(mod: tvm.IRModule) -> list[Any]:
+    """Arrays of all constants of a module, in an order that follows from its structure."""
+    found: list[Any] = []
+
+    def note(expression: relay.Expr) -> None:
+        if isinstance(expression, relay.Constant):
+            found.append(expression.data)
+
+    for name in sorted(mod.get_global_vars(), key=lambda each: str(each.name_hint)):
+        relay.analysis.post_order_visit(mod[name], note)
+    return found
 
 
 def _choices(key: str, best: Any) -> list[str]:

@@ -165,13 +165,17 @@ class TuneReport:
             "kernels only)",
         )
 
-    def to_html(self, *, title: str = "", command: str = "") -> str:
-        """Report as an HTML page in one file, with pictures of the schedule and of a run.
+    def page(self, *, title: str = "", command: str = "") -> ReportPage:
+        """Report as an HTML page, with pictures of the schedule and of a run.
 
         Title and command are those of :class:`~tvm_ios.report.html.report_page.ReportPage`.
         """
         story = replace(self.story, report=self.as_text())
-        return ReportPage(story=story, title=title, command=command).to_html()
+        return ReportPage(story=story, title=title, command=command)
+
+    def to_html(self, *, title: str = "", command: str = "") -> str:
+        """Text of :meth:`page`, an HTML page in one file."""
+        return self.page(title=title, command=command).to_html()
 
     def to_json(self) -> str:
         """Report as JSON with raw rounds; of the story only facts that stand nowhere else."""

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tvm_ios.errors import HostError
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
-from tvm_ios.support.whole_file import write_bytes
+from tvm_ios.support.whole_file import sealed, unsealed, write_bytes
 
 __all__ = [
     "NativeSource",
@@ -157,15 +157,9 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
 def _is_whole(product: Path) -> bool:
     """Whether compiled code is there, and ends with the digest of all before it."""
     try:
-        content = product.read_bytes()
+        return unsealed(product.read_bytes()) is not None
     except OSError:
         return False
-    return content == _sealed(content[: -hashlib.sha256().digest_size])
-
-
-def _sealed(code: bytes) -> bytes:
-    """Compiled code and its digest, which linkers and loaders pass over."""
-    return code + hashlib.sha256(code).digest()
 
 
 def _make(product: Path, command: tuple[str, ...]) -> None:
@@ -175,7 +169,7 @@ def _make(product: Path, command: tuple[str, ...]) -> None:
             _say_once(command[0], product.parent)
             _run([*command, "-o", str(compiled), "-lpthread"], command[-1])
             # No other process ever loads half a library.
-            write_bytes(product, _sealed(compiled.read_bytes()), mode=0o644)
+            write_bytes(product, sealed(compiled.read_bytes()), mode=0o644)
     except OSError as error:
         raise HostError(
             f"cannot write compiled code to {product.parent}: {error}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,7 +11,14 @@ from pathlib import Path
 
 from tvm_ios.errors import ArtifactError
 
-__all__ = ["make_output_folder", "whole_file", "write_bytes", "write_text"]
+__all__ = [
+    "make_output_folder",
+    "sealed",
+    "unsealed",
+    "whole_file",
+    "write_bytes",
+    "write_text",
+]
 
 
 @contextmanager
@@ -44,6 +52,17 @@ def write_bytes(path: Path, content: bytes, *, mode: int | None = None) -> None:
         if mode is not None:
             partial.touch(mode)
         partial.write_bytes(content)
+
+
+def sealed(content: bytes) -> bytes:
+    """Content and its digest, which linkers and loaders of libraries pass over."""
+    return content + hashlib.sha256(content).digest()
+
+
+def unsealed(whole: bytes) -> bytes | None:
+    """Content that :func:`sealed` gave a digest; None where they do not fit."""
+    content = whole[: -hashlib.sha256().digest_size]
+    return content if whole == sealed(content) else None
 
 
 def write_text(path: Path, text: str) -> None:

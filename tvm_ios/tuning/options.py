@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tvm_ios.errors import OptionError
+from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.whole_number import require_whole_fields
 
-__all__ = ["BACKEND_NAMES", "TUNERS", "TuningOptions"]
+__all__ = ["BACKEND_NAMES", "TUNERS", "TuningOptions", "default_records_path"]
 
 BACKEND_NAMES = ("none", "autotvm", "auto_scheduler")
 """Names of kernel tuners in options, files and on the command line; the first tunes nothing."""
@@ -106,3 +108,8 @@ class TuningOptions:
     def run_timeout_s(self, *, gpu: bool) -> float:
         """Seconds that one candidate may run."""
         return self.timeout_s or (GPU_TIMEOUT_S if gpu else CPU_TIMEOUT_S)
+
+
+def default_records_path(backend: str) -> Path:
+    """Path of ``autotvm.log`` or ``auto_scheduler.log`` in the cache folder of tvm-ios."""
+    return cache_directory() / f"{backend}.log"

@@ -26,7 +26,6 @@ from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.report.records_in_force import RecordFormat, RecordsInForce
 from tvm_ios.runtime.artifact.evidence import CurvePoint
-from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.exact_bits import bits_may_change
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
@@ -35,7 +34,7 @@ from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.options import TuningOptions
+from tvm_ios.tuning.options import TuningOptions, default_records_path
 from tvm_ios.tuning.outcome import TuningOutcome
 from tvm_ios.tuning.records.curve import tuning_curve
 from tvm_ios.tuning.records.record_lookup import contexts_around, records_in_force
@@ -46,7 +45,6 @@ __all__ = [
     "BACKENDS",
     "TunedKernels",
     "TuningRequest",
-    "default_records_path",
     "merged_modules",
     "tuned_kernels",
 ]
@@ -80,7 +78,7 @@ class TuningRequest:
     """Name out of :data:`BACKENDS`; None tunes nothing and uses existing records."""
     records: tuple[Path, ...] = ()
     """Logs that are applied; the first one is appended to. Without any,
-    :func:`default_records_path`."""
+    :func:`~tvm_ios.tuning.options.default_records_path`."""
     options: TuningOptions = field(default_factory=TuningOptions)
     device: DeviceOptions = field(default_factory=DeviceOptions)
     """Device that candidates are measured on, if not this machine."""
@@ -163,11 +161,6 @@ class TunedKernels:
     """Kernels of :attr:`built` with their records; of a tuned build that lost, the ones it had."""
     curve: tuple[CurvePoint, ...]
     """Curve of tuning by the log; empty where nothing was to be tuned."""
-
-
-def default_records_path(backend: str) -> Path:
-    """Path of ``autotvm.log`` or ``auto_scheduler.log`` in the cache folder of tvm-ios."""
-    return cache_directory() / f"{backend}.log"
 
 
 @contextmanager

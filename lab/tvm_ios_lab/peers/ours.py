@@ -108,7 +108,7 @@ def build_kernels(
         name=recipe.name,
         builds=tuple(builds),
         configuration=recipe.text,
-        target=str(raced.kept.kernels.staged.target),
+        target=str(raced.kept.kernels.target),
         command=program_command("tvm_ios_lab.peers.ours"),
         versions=tuple(_versions().items()),
         seconds=round(time.perf_counter() - begin, 1),

@@ -202,6 +202,9 @@ class FakeLibrary:
     def identity(self) -> str:
         return f"{self.name.key}-1.2"
 
+    def files(self) -> tuple[Path, ...]:
+        return (self.source,)
+
     def match(self, function: FusedFunction) -> FakeCall | None:
         if len(function.calls) != 1 or function.calls[0].operator not in KINDS:
             return None

@@ -100,7 +100,7 @@ class DeviceRunner:
         device = self._device(address)
         with device.open() as session, closing(session.executor(self._model)) as executor:
             # Large parameters are made-up numbers on a device, which do for timing alone.
-            for name, value in self._model.kernels.staged.params.items():
+            for name, value in self._model.kernels.params.items():
                 executor.set_input(name, value)
             yield self._model.plan, executor
 
@@ -127,7 +127,7 @@ def evaluate(runner: ModelRunner, options: CompareOptions, address: str = "") ->
 
 
 def _inputs_of(model: CompiledModel) -> tuple[str, ...]:
-    params = model.kernels.staged.params
+    params = model.kernels.params
     return tuple(entry.name for entry in model.plan.inputs if entry.name not in params)
 
 

@@ -33,8 +33,8 @@ from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.options import TuningOptions
-from tvm_ios.tuning.tuned_kernels import BACKENDS, default_records_path
+from tvm_ios.tuning.options import TuningOptions, default_records_path
+from tvm_ios.tuning.tuned_kernels import BACKENDS
 
 __all__ = ["SimpleTVM"]
 

@@ -60,7 +60,7 @@ class ChainState:
             report = RunReport(
                 run_id=self.run_id,
                 model=source.name,
-                target=str(model.kernels.staged.target),
+                target=str(model.kernels.target),
                 lanes=model.plan.lanes,
                 inputs=self.require_runner("report").inputs,
                 logs=tuple(map(str, self.logs)),

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.races.stock_contestants import race_with_stock
 from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
 from tvm_ios.errors import TvmIosError
@@ -32,14 +33,22 @@ def tune_beside_stock(
     built and raced only if the time budget has room for as long as the first build took.
     """
     call = TuneCall(mod=mod, params=params, target=target, **given)
+    kept = KeptCall.of(call, beside_stock=True)
+    if (known := kept.find()) is not None:
+        return known
     began_s = time.monotonic()
     race = tune_race(call)
+    model = _beside_stock(call, race, time.monotonic() - began_s)
+    return kept.keep(model, certain=race.certain, cut=race.cut)
+
+
+def _beside_stock(call: TuneCall, race: TuneRace, spent_s: float) -> CompiledModel:
+    """Kept model of a call that took some seconds, with stock TVM in its report if it was raced."""
     report = race.kept.report()
-    spent_s = time.monotonic() - began_s
     needed_s = report.phase_s.get("build", 0.0) + race_s(
         report.comparison.median_ns(Contestant.SEQUENTIAL.value), call.options.compare
     )
-    if call.options.device.is_remote or is_gpu_target(race.kept.kernels.staged.target):
+    if call.options.device.is_remote or is_gpu_target(race.kept.kernels.target):
         return race.kept
     if call.time_budget is not None and spent_s + needed_s > call.time_budget:
         _LOG.info("stock TVM was not raced: its %.0f s are not left of the time budget", needed_s)

@@ -39,7 +39,7 @@ def race_with_stock(
     with closing(
         StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
     ) as stock:
-        for name, value in sample_inputs(first.plan, first.kernels.staged.params).items():
+        for name, value in sample_inputs(first.plan, first.kernels.params).items():
             stock.set_input(name, value)
         others: dict[str, TimedRuns] = {
             STOCK_ONE: partial(stock.time_ns, threads=1),

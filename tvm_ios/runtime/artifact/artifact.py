@@ -6,8 +6,6 @@ made for, and what onnxruntime runs of the model, lie in a footer.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.library_code import native_code
+from tvm_ios.runtime.artifact.new_artifact import new_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -40,7 +39,7 @@ from tvm_ios.runtime.libraries.protocol import FactStore
 if TYPE_CHECKING:
     from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-__all__ = ["export_artifact", "load"]
+__all__ = ["export_artifact", "load", "parameters_in", "plan_in"]
 
 
 def export_artifact(
@@ -66,29 +65,21 @@ def export_artifact(
     else:
         addons.append(str(STREAMS_SOURCE.as_object()))
     identity = _identity(factory.target, plan)
-    try:
-        # Beside the file: a move replaces it at once only within one file system.
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            library = Path(folder) / "model.so"
-            objects, program = native_code(plan)
-            addons += map(str, objects)
-            factory.export_library(str(library), fcompile=cc.create_shared, addons=addons)
-            options = LaneOptions()
-            facts = ProgramFacts(
-                parameters=frozenset(map(str, factory.get_params())),
-                features=identity.features,
-                refused=_refusal(plan, rest, on_cpu=on_cpu, makes_calls=program is not None),
-                call_function="" if program is None else program.function,
-                calls=() if program is None else program.calls,
-                tasks_per_lane=options.tasks_per_lane,
-                spin_ns=options.spin_us * 1000,
-            )
-            append_footer(library, identity, story, image_bytes(plan, facts), rest)
-            os.replace(library, path)
-    except (OSError, RuntimeError) as error:
-        raise ArtifactError(
-            f"{path}: cannot be exported: {error}; check the folder and the C compiler"
-        ) from error
+    with new_artifact(path) as library:
+        objects, program = native_code(plan)
+        addons += map(str, objects)
+        factory.export_library(str(library), fcompile=cc.create_shared, addons=addons)
+        options = LaneOptions()
+        facts = ProgramFacts(
+            parameters=frozenset(map(str, factory.get_params())),
+            features=identity.features,
+            refused=_refusal(plan, rest, on_cpu=on_cpu, makes_calls=program is not None),
+            call_function="" if program is None else program.function,
+            calls=() if program is None else program.calls,
+            tasks_per_lane=options.tasks_per_lane,
+            spin_ns=options.spin_us * 1000,
+        )
+        append_footer(library, identity, story, image_bytes(plan, facts), rest)
 
 
 def load(
@@ -146,13 +137,12 @@ def load(
         identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
-    plan = _plan_of(path, footer)
+    plan = plan_in(path, footer)
     library = KernelLibrary(path)
-    params = {str(name): array for name, array in library.module["get_graph_params"]().items()}
     return plan_executor(
         plan,
         library,
-        params,
+        parameters_in(library),
         target,
         device=device,
         lanes=lanes,
@@ -165,16 +155,22 @@ def load(
 
 def read_plan(path: Path) -> ExecutionPlan:
     """The plan inside a file, verified."""
-    return _plan_of(path, read_footer(path))
+    return plan_in(path, read_footer(path))
 
 
-def _plan_of(path: Path, footer: Footer) -> ExecutionPlan:
+def plan_in(path: Path, footer: Footer) -> ExecutionPlan:
+    """The plan in a footer, verified; the path is for messages."""
     try:
         plan = read_image(footer.image, read_call)
         verify_plan(plan)
     except PlanError as error:
         raise ArtifactError(f"{path}: its execution plan cannot be read: {error}") from error
     return plan
+
+
+def parameters_in(library: KernelLibrary) -> dict[str, tvm.nd.NDArray]:
+    """Parameters in an exported file, by name."""
+    return {str(name): array for name, array in library.module["get_graph_params"]().items()}
 
 
 def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:

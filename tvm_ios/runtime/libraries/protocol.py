@@ -204,6 +204,10 @@ class OperatorLibrary(Protocol):
         """
         ...
 
+    def files(self) -> tuple[Path, ...]:
+        """Files, there or not, that decide what is loaded; found without loading anything."""
+        ...
+
     def match(self, function: FusedFunction) -> CallDescriptor | None:
         """Call that computes a fused function; None where there is none."""
         ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tvm_ios.core.cudnn_files import cudnn_libraries
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall
@@ -49,6 +50,10 @@ class CudnnLibrary:
 
         version = load_cudnn().version_text
         return f"{self.name.key}-{version} {self.options_text} {CALLS_SOURCE.digest}"
+
+    def files(self) -> tuple[Path, ...]:
+        """The libraries of installed wheels that would be tried."""
+        return tuple(map(Path, cudnn_libraries()))
 
     def match(self, function: FusedFunction) -> CudnnCall | None:
         """The call that computes a fused function; None where there is none."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.onednn_files import onednn_files
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.call_data import call_data, counts_of
@@ -48,6 +49,10 @@ class OnednnLibrary:
 
         facts = self.facts or load_onednn().facts
         return f"{self.name.key}-{facts.identity}-{CALLS_SOURCE.digest}"
+
+    def files(self) -> tuple[Path, ...]:
+        """Every libdnnl that would be tried, and the list of the system's libraries."""
+        return onednn_files()
 
     def match(self, function: FusedFunction) -> OnednnCall | None:
         """The call that computes a fused function; None where there is none."""

@@ -1,0 +1,1 @@
+"""Results of ``tune`` that are kept, and taken by equal calls."""

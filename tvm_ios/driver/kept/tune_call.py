@@ -1,0 +1,34 @@
+"""Arguments of a call of ``tune`` as one noun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.driver.options import DEFAULTS, TuneOptions
+from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
+from tvm_ios.support.progress import ProgressListener
+
+__all__ = ["TuneCall"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneCall:
+    """Arguments of a call of :func:`tvm_ios.tune`, which documents them."""
+
+    mod: tvm.IRModule
+    params: Mapping[str, Any] | None = None
+    target: Any = None
+    tuning: str | None = None
+    tuning_records: str | Path | Sequence[str | Path] | None = None
+    time_budget: float | None = None
+    lanes: int | None = None
+    database: ProfileDatabase | str | Path | None = None
+    decisions: DecisionFiles = None
+    progress: ProgressListener | None = None
+    options: TuneOptions = DEFAULTS
