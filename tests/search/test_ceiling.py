@@ -54,6 +54,12 @@ def test_small_operators_gain_and_large_ones_fill_the_lanes_by_themselves():
     assert "operators fill 2 lanes by themselves" in large.line()
 
 
+def test_a_short_way_round_is_nearly_a_chain():
+    graph = OperatorGraph("g", (op("a"), op("b", 0), op("c", 0), op("d", 1, 2)))
+    found = ceiling(graph, [1_000_000, 1_000_000, 200_000, 1_000_000], [2])
+    assert found.line().startswith("nearly a chain: scheduling gains at most about 1.0")
+
+
 def test_streams_do_not_split():
     (row,) = ceiling(*branches(8, 10_000_000), [4], splits=False).rows
     assert row.at_most == row.unsplit_at_most == 4

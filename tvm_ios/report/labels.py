@@ -57,13 +57,16 @@ def duration(nanoseconds: float) -> str:
 
 
 def with_interval(value: float, low: float, high: float, unit: str = "") -> str:
-    """Text of a value with the interval it lies in, in digits that the interval bears.
+    """Text of a value with the interval it lies in: three digits, or more where it bears them.
 
     >>> with_interval(1.4523, 1.4121, 1.4902)
     '1.45 (1.41 to 1.49)'
     >>> with_interval(1.0041, 1.0008, 1.0066, " ms")
     '1.004 ms (1.001 to 1.007)'
+    >>> with_interval(55.04, 42.2, 71.9, " ms")
+    '55.0 ms (42.2 to 71.9)'
     """
     half = max(high - value, value - low)
-    digits = min(4, max(2, math.ceil(-math.log10(half)))) if half > 0 else 4
+    least = max(0, 2 - math.floor(math.log10(max(1.0, value))))
+    digits = min(4, max(least, math.ceil(-math.log10(half)))) if half > 0 else 4
     return f"{value:.{digits}f}{unit} ({low:.{digits}f} to {high:.{digits}f})"

@@ -26,6 +26,7 @@ _MOST_MOVED_KB = 64
 """Kilobytes beyond which moving costs nothing more, since prefetchers follow."""
 _CHAIN = 0.97
 """Share of the work on the critical path from which on a graph is a chain."""
+_NEARLY_A_CHAIN = 0.85
 LITTLE = 1.05
 """Gain below which scheduling is not worth its while: races tell apart no less on most machines."""
 
@@ -73,10 +74,9 @@ class Ceiling:
         if row.lanes == 1:
             return "one lane: nothing to schedule, kernels only"
         if row.at_most < LITTLE:
-            return (
-                f"operators fill {row.lanes} lanes by themselves: scheduling gains at most about "
-                f"{row.at_most:.2f} times, kernels count"
-            )
+            nearly = self.critical_ns >= _NEARLY_A_CHAIN * self.work_ns
+            why = "nearly a chain" if nearly else f"operators fill {row.lanes} lanes by themselves"
+            return f"{why}: scheduling gains at most about {row.at_most:.2f} times, kernels count"
         return (
             f"scheduling on {row.lanes} lanes gains at most about {row.at_most:.2f} times; "
             f"a list reaches {row.reached:.2f}"
