@@ -64,3 +64,14 @@ def test_shape_arithmetic_and_constants_are_no_operators():
         " z = Reshape(x, v) w = Relu(z) y = Reshape(w, t) }"
     )
     assert [each.kind for each in graph.operators if not each.view] == ["Relu"]
+
+
+def test_weights_that_are_unpacked_are_no_operators():
+    graph = parsed(
+        "(float[2,4] x) => (float[2,3] y)"
+        " <int8[4,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float s = {0.5}>"
+        " { v = DequantizeLinear(w, s) y = MatMul(x, v) }"
+    )
+    assert [(each.kind, each.memory_bytes) for each in graph.operators] == [
+        ("MatMul", 4 * (2 * 4 + 4 * 3 + 2 * 3))
+    ]

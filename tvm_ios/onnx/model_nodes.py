@@ -30,8 +30,15 @@ _CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
 
 
 def model_nodes(model: ir.Model) -> tuple[ModelNode, ...]:
-    """Nodes of a model in its normal form, in order; what is not in it counts with its bytes."""
-    number = {node: place for place, node in enumerate(model.graph)}
+    """Nodes of a model in its normal form, in order; what is not in it counts with its bytes.
+
+    Nodes that depend on no input are constants, and left out: weights in int8 are not folded.
+    """
+    given = set(model.graph.inputs)
+    number: dict[ir.Node, int] = {}
+    for node in model.graph:
+        if any(value in given or value.producer() in number for value in node.inputs if value):
+            number[node] = len(number)
     return tuple(_described(node, number) for node in number)
 
 
