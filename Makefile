@@ -19,7 +19,7 @@ LOCK ?=
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## tune two networks on this machine and print the comparison
+demo: $(READY) ## tune two networks here, one that gains and one that cannot, and show why
 	$(PY) -m tvm_ios demo
 
 # A worker a core and one more, since some tests wait for others; as many as memory has room for.
@@ -82,8 +82,11 @@ $(READY): $(INPUTS)
 	  rm -rf $(VENV); \
 	  echo "make: $(PYTHON) cannot make a virtual environment; Debian: apt-get install python3-venv" >&2; \
 	  exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/lock.txt $(LOCK)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
-	$(PY) -m tvm_ios install-tvm
+	@echo 'make: 1 of 3: packages of requirements/lock.txt into $(VENV)'
+	@$(PY) -m pip install --disable-pip-version-check -r requirements/lock.txt $(LOCK)
+	@echo 'make: 2 of 3: tvm-ios and its lab, from this checkout'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./lab
+	@echo 'make: 3 of 3: a TVM with Relay, 300 MB, and what it needs'
+	@$(PY) -m tvm_ios install-tvm
 	@$(PY) -c 'import tvm; from tvm import relay, autotvm, auto_scheduler'
 	@printf '%s' '$(CURDIR)' > $@

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
+import tvm_ios
+from tvm_ios.cli.demo import NETWORKS
 from tvm_ios.cli.main import main
-from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.driver.races import demonstration
+from tvm_ios.driver.races.demonstration import OURS
 from tvm_ios.host import default_lanes
-from tvm_ios.models import by_name
-from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.models import MODEL_NAMES, by_name
 
 
 def demo(*words):
     return main(["demo", *map(str, words)])
 
 
-@pytest.mark.parametrize("flags", [[], ["--tuned"]])
-def test_an_unknown_network_is_named(flags, tmp_path, capsys):
-    assert demo("--networks", "resnet_9000", "--output", tmp_path / "out", *flags) == 2
+def test_an_unknown_network_is_named(tmp_path, capsys):
+    assert demo("--networks", "resnet_9000", "--output", tmp_path / "out") == 2
     assert "no network named 'resnet_9000'; choose one of" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -56,48 +55,44 @@ def test_a_network_is_shown_from_end_to_end(tmp_path, capsys, monkeypatch):
     )
     words = ["--networks", "randwire_small", "--output", tmp_path / "out"]
     assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
-    shown = capsys.readouterr().out
-    assert "== randwire_small ==" in shown
-    assert "tune keeps" in shown
+    shown, told = capsys.readouterr()
+    table = shown[shown.index("== randwire_small ==") : shown.index("(medians")].splitlines()
+    rows = [re.split(r"\s{2,}", line)[0] for line in table[3:]]
+    assert {"TVM, 1 thread", "TVM, all threads", "tvm-ios"} <= set(rows)
+    for row in rows:
+        assert re.search(rf"^  {row}  +\S", shown, re.MULTILINE), f"{row} is not explained"
+    for step in ("build", "search", "build stock TVM", "race", "draw"):
+        assert f"randwire_small: {step}" in told
     trace = json.loads((tmp_path / "out" / "randwire_small.trace.json").read_text())
     assert trace
     assert (tmp_path / "out" / "randwire_small.png").read_bytes().startswith(b"\x89PNG")
     stored = (tmp_path / "out" / "randwire_small.schedule.json").read_text()
     kept = InterOpSchedule.from_json(stored).scheduler
     assert kept in {"ios", "list", "greedy", "sequential"}
-    assert re.search(rf"tune keeps (ios \+ )?{kept}", shown)
-    assert {"TVM, 1 thread", "TVM, all threads", "tvm-ios"} <= set(re.split(r"\s{2,}|\n", shown))
+    assert re.search(rf"what tune kept, (ios \+ )?{kept}: ", shown)
 
 
-def test_want_of_matplotlib_costs_the_picture_alone(tmp_path, monkeypatch):
-    pool = Operator(name="pool", kind="max_pool2d", predecessors=(), workload="pool")
-    graph = OperatorGraph("net", (pool,))
-    executor = SimpleNamespace(trace=list)
-    found = SimpleNamespace(
-        graph=graph,
-        schedule=sequential_schedule(graph),
-        executor=lambda: contextlib.nullcontext(executor),
-    )
-    assert str(tmp_path / "net.png") in demonstration._write_files(found, "net", tmp_path)
-    (tmp_path / "net.png").unlink()
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as if it were not installed
-    said = demonstration._write_files(found, "net", tmp_path)
-    assert said.endswith("net.schedule.json, no picture without matplotlib")
-    assert {path.name for path in tmp_path.iterdir()} == {"net.schedule.json", "net.trace.json"}
+def test_the_networks_are_one_that_gains_and_a_chain():
+    assert set(NETWORKS) <= set(MODEL_NAMES)
 
 
 @pytest.mark.slow
-def test_kernels_are_tuned_once(fork, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(demonstration, "by_name", lambda name: lambda: fork)
-    monkeypatch.setattr(demonstration, "TRIALS", 1)
-    monkeypatch.setattr(demonstration, "TUNED_TIME_BUDGET_S", 60.0)
-    words = ["--tuned", "--networks", "fork", "--output", tmp_path / "out", "--lanes", 1]
-    assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
-    shown = capsys.readouterr().out
-    assert "GFLOPS" in shown
-    assert "untuned" in shown
-    records = (tmp_path / "out" / "autotvm.log").read_text()
-    assert records
-    assert demo(*words, "--database", tmp_path / "p.sqlite") == 0
-    assert "autotvm: 0 candidates" in capsys.readouterr().out
-    assert (tmp_path / "out" / "autotvm.log").read_text() == records
+def test_what_is_drawn_is_what_was_kept_with_the_time_of_its_row(fork, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(demonstration, "draw_runs", lambda runs, path, *, title: drawn.extend(runs))
+    model = tvm_ios.compile_schedule(*fork, "llvm -opt-level=0", lanes=1)
+    round_ = CompareRound(run_ns=(125_000.0,), ping_pong_ns=0.0, slow=False)
+    race = Comparison(names=(OURS,), rounds=(round_,) * 6, confidence=0.95, notes=())
+    said = demonstration._write_files("net", {OURS: model}, race, tmp_path)
+    assert said == (
+        f"wrote {tmp_path / 'net.trace.json'} (open it in Perfetto), "
+        f"{tmp_path / 'net.schedule.json'}, {tmp_path / 'net.png'}"
+    )
+    (run,) = drawn
+    assert run.title.startswith("tvm-ios: 0.1250 ms in the race")
+    assert len(run.events) == len(model.plan.launches)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as if it were not installed
+    said = demonstration._write_files("net", {OURS: model}, race, tmp_path)
+    assert "no picture: drawing runs needs matplotlib" in said
+    assert not (tmp_path / "net.png").exists()

@@ -64,7 +64,7 @@ def test_prices_of_quick_are_too_few_samples_for_other_levels():
         ({"bild": {}}, r"TuneOptions has no key 'bild', did you mean 'build'\? There are search"),
         ({"build": {"librarys": ()}}, r"BuildOptions has no key 'librarys', did you .*'libraries'"),
         ({"build": 3}, r"build is 3; give BuildOptions\(…\)"),
-        ({"search": {"strategies": "merged"}}, "strategies has 'merged'"),
+        ({"search": {"list_only": False, "strategies": "merged"}}, "strategies has 'merged'"),
         (
             {"search": {"max_group_size": 2}},
             r"max_group_size given, but list_only is True .* list_only=False \(--no-list-only\)",

@@ -360,7 +360,6 @@ def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) ->
     assert not any(phase.startswith(("build ", "check ")) for phase in report.phase_s)
     counts = report.counts()
     assert counts["stages_possible"] == counts["operators"]
-    assert len(report.comparison.rounds) <= 15
 
 
 @pytest.mark.slow

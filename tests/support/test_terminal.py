@@ -174,6 +174,28 @@ def test_steps_that_come_too_fast_are_left_out(monkeypatch):
     assert "1 stages priced" not in stream.getvalue()
 
 
+def test_an_estimate_that_was_far_too_low_is_withdrawn_and_not_raised(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("CI", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    stream = Terminal()
+    with StderrProgress(stream=stream, min_interval_s=0.0) as show:
+        for elapsed_s, share in ((0, 0.0), (5, 0.5), (8, 0.6), (20, 0.7), (100, 0.8), (101, 0.98)):
+            show(Progress(phase="search", share=share, elapsed_s=float(elapsed_s)))
+        show(Progress(phase="compare", elapsed_s=102.0))
+        show(Progress(phase="compare", share=0.5, elapsed_s=132.0))
+    shown = re.findall(r"(\d+)%(?:, (\d+:\d+) left)?", without_codes(stream.getvalue()))
+    told = list(dict.fromkeys(shown))
+    assert told == [
+        ("50", "0:05"),
+        ("60", "0:05"),
+        ("70", ""),
+        ("80", ""),
+        ("98", "0:02"),
+        ("50", "0:30"),
+    ]
+
+
 def test_quiet_and_silence_leave_nothing_behind() -> None:
     stream = Terminal()
     with shown_messages(Verbosity(quiet=True)), StderrProgress(stream=stream) as show:

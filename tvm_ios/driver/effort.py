@@ -48,7 +48,7 @@ LEVELS: Mapping[Effort, Mapping[str, Any]] = MappingProxyType(
             # Fewer samples than other levels take, which so measure these prices anew.
             "measure": MeasureOptions(repeat=3, max_repeat=4, mode=ModeOptions(patience_s=2.0)),
             "compare": CompareOptions(
-                rounds=15, longest_s=1.0, min_repeat_ms=2.0, mode=ModeOptions(patience_s=2.0)
+                longest_s=2.0, min_repeat_ms=2.0, mode=ModeOptions(patience_s=2.0)
             ),
             "build": BuildOptions(race_forms=False),
         },

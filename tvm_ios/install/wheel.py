@@ -17,6 +17,7 @@ from tvm_ios.errors import HostError
 from tvm_ios.install.finder import has_relay, usual_spec
 from tvm_ios.install.hook import write_hook
 from tvm_ios.support.error_text import lines_that_tell
+from tvm_ios.support.messages import is_quiet
 
 __all__ = ["Installation", "install_relay_tvm", "site_packages_directory", "wheel_is_installed"]
 
@@ -104,11 +105,20 @@ def _pinned_wheel() -> str:
 
 
 def _pip(*arguments: str) -> None:
-    quietly = ("--quiet", "--disable-pip-version-check")
+    """Run pip, which shows its progress where a person looks on."""
+    shown = sys.stderr.isatty() and not is_quiet()
     # Without -P a file in the working directory could pass for a module of pip.
-    command = [sys.executable, "-P", "-m", "pip", *arguments, *quietly]
+    command = [sys.executable, "-P", "-m", "pip", *arguments, "--disable-pip-version-check"]
+    if not shown:
+        command.append("--quiet")
     _LOG.debug("runs %s", shlex.join(command))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        stdout=sys.stderr if shown else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         lines = lines_that_tell(done.stderr, "pip gave no reason")
         told = " ".join(line for line in lines if not line.startswith("WARNING: "))

@@ -6,6 +6,7 @@ thread that draws would disturb measurements.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["StderrProgress", "draws_on", "live_on"]
 
 BAR_COLUMNS = 16
+MOST_RISE = 1.2
+"""Factor over the least time left that was shown in a phase up to which more is shown: an estimate
+that turns out far too low is withdrawn, not raised."""
 _DUMB = ("", "dumb", "unknown")
 
 
@@ -73,6 +77,8 @@ class StderrProgress:
     _phase: str = ""
     _phase_began_s: float = 0.0
     """Begin of the phase in seconds, on the clock of the progress."""
+    _least_left_s: float = math.inf
+    """Least time left that was shown in the phase, in seconds."""
     _shown_at: float = 0.0
 
     def __call__(self, progress: Progress) -> None:
@@ -91,16 +97,28 @@ class StderrProgress:
         if is_new:
             self.close()
             self._phase, self._phase_began_s = progress.phase, progress.elapsed_s
+            self._least_left_s = math.inf
             self._live = live_on(self.stream)
         self._shown_at = now
         if self._live is not None:
-            self._live.update(_bar(progress, self._phase_began_s), refresh=True)
+            self._live.update(_bar(progress, self._left(progress)), refresh=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _left(self, progress: Progress) -> str:
+        """Share and time left of the phase; the time only as long as its estimates hold."""
+        share = progress.share
+        if not share:
+            return ""
+        left_s = round((progress.elapsed_s - self._phase_began_s) * (1 - share) / share)
+        if left_s < 1 or left_s > MOST_RISE * self._least_left_s:
+            return f"{share:4.0%}"
+        self._least_left_s = min(left_s, self._least_left_s)
+        return f"{share:4.0%}, {left_s // 60}:{left_s % 60:02d} left"
 
     def close(self) -> None:
         """End the bar, if there is one."""
@@ -120,16 +138,13 @@ def _told(progress: Progress) -> str:
     return ", ".join([*told, printable(progress.detail)] if progress.detail else told)
 
 
-def _bar(progress: Progress, phase_began_s: float) -> RenderableType:
+def _bar(progress: Progress, left: str) -> RenderableType:
     """The step as a line that fits the terminal: the bar stays, and the end is cut."""
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    share, left = progress.share or 0.0, ""
-    if share:
-        left_s = round((progress.elapsed_s - phase_began_s) * (1 - share) / share)
-        left = f"{share:4.0%}, {left_s // 60}:{left_s % 60:02d} left"
+    share = progress.share or 0.0
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(no_wrap=True)
     row.add_column(width=BAR_COLUMNS)

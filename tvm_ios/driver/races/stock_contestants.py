@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
+from types import MappingProxyType
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
@@ -29,10 +30,12 @@ def race_with_stock(
     lanes: int,
     options: CompareOptions | None,
     on_lanes: bool = False,
+    others: Mapping[str, TimedRuns] = MappingProxyType({}),
 ) -> Comparison:
     """Time stock TVM and compiled models on the same inputs, interleaved.
 
-    ``plain`` is the network as stock TVM builds it, ``models`` as we run it, by contestant.
+    ``plain`` is the network as stock TVM builds it, ``models`` as we run it, by contestant;
+    ``others`` are more contestants, with inputs set.
     """
     staged = plain.kernels.staged
     first = next(iter(models.values()))
@@ -41,11 +44,11 @@ def race_with_stock(
     ) as stock:
         for name, value in sample_inputs(first.plan, first.kernels.params).items():
             stock.set_input(name, value)
-        others: dict[str, TimedRuns] = {
+        timed: dict[str, TimedRuns] = {
             STOCK_ONE: partial(stock.time_ns, threads=1),
             STOCK_ALL: partial(stock.time_ns, threads=lanes),
         }
         if on_lanes:
-            others[STOCK_LANES] = stock.time_on_lanes_ns
+            timed[STOCK_LANES] = stock.time_on_lanes_ns
         with LocalCpu().open() as session:
-            return race(models, others, options=options, session=session)
+            return race(models, {**timed, **others}, options=options, session=session)
