@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.schedule import LibraryOperators, Stage
+from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.transfer import transferred
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -100,6 +100,73 @@ def test_what_is_found_fits_or_nothing_is_found(one, other):
         verify_schedule(found, other[0])
 
 
+@st.composite
+def graphs_with_moves(draw):
+    """A graph, and two others in which some results are moved before they are read."""
+    graph, _ = draw(graphs_and_orders())
+    computing = [replace(each, flops=1) for each in graph.operators]
+
+    def moved():
+        operators, places = [], []
+        for each in computing:
+            predecessors = tuple(sorted(places[p] for p in each.predecessors))
+            places.append(len(operators))
+            operators.append(replace(each, name=f"o{len(operators)}", predecessors=predecessors))
+            for _ in range(draw(st.integers(0, 2))):
+                number = len(operators)
+                operators.append(operator(f"o{number}", "layout_transform", (number - 1,)))
+                places[-1] = number
+        return OperatorGraph("net", tuple(operators))
+
+    return moved(), moved()
+
+
+@given(graphs_with_moves(), st.booleans())
+def test_moves_of_data_do_not_count(graphs, listed):
+    there, here = graphs
+    schedule = annotated(there)
+    if listed:
+        schedule = replace(
+            schedule,
+            stages=tuple(Stage(((n,),)) for n in range(len(there))),
+            home_lanes=tuple(n % 2 for n in range(len(there))),
+        )
+    found = transferred(schedule, there, here)
+    verify_schedule(found, here)
+    assert len(found.stages) <= len(schedule.stages)
+
+
+def test_a_move_runs_on_the_lane_of_what_it_moves():
+    there = OperatorGraph("net", (operator("a", flops=1), operator("b", "pool", flops=1)))
+    moves = tuple(operator(f"m{n}", "reshape", (n,)) for n in (0, 1, 2))
+    schedule = replace(sequential_schedule(there), home_lanes=(0, 1), operator_ns=(5, 6))
+    found = transferred(schedule, there, OperatorGraph("net", (*there.operators, *moves)))
+    assert found.stages == (Stage(((0, 2, 4),)), Stage(((1, 3),)))
+    assert found.home_lanes == (0, 1, 0, 1, 0)
+    assert found.operator_ns == (5, 6, 0, 0, 0)
+
+
+def test_a_move_runs_behind_a_merge_or_a_barrier():
+    there = OperatorGraph(
+        "net",
+        (
+            operator("a", flops=1),
+            operator("b", flops=1),
+            replace(operator("odd", "odd", (0,), flops=1), schedulable=False),
+        ),
+    )
+    moves = (
+        operator("x", "layout_transform", (0,)),
+        operator("y", "layout_transform", (2,)),
+        operator("z", "layout_transform", (4,)),
+    )
+    here = OperatorGraph("net", (*there.operators, *moves))
+    merge = Stage(((0,), (1,)), Strategy.MERGE)
+    schedule = replace(sequential_schedule(there), stages=(merge, Stage(((2,),))))
+    found = transferred(schedule, there, here)
+    assert found.stages == (merge, Stage(((3,),)), Stage(((2,),)), Stage(((4, 5),)))
+
+
 def test_lists_keep_their_lanes():
     graph = OperatorGraph("net", (operator("a", "conv2d"), operator("b", "pool")))
     other = renumbered(graph, [1, 0])
@@ -128,10 +195,11 @@ def test_shapes_tell_branches_apart_where_they_can():
 
 
 def test_other_structures_get_nothing():
-    chain = OperatorGraph("chain", (operator("a"), operator("b", predecessors=(0,))))
-    apart = OperatorGraph("apart", (operator("a"), operator("b")))
-    longer = OperatorGraph("longer", (*chain.operators, operator("c", predecessors=(1,))))
-    pools = OperatorGraph("pools", (operator("a"), operator("b", "pool", (0,))))
+    first, second = operator("a", flops=1), operator("b", predecessors=(0,), flops=1)
+    chain = OperatorGraph("chain", (first, second))
+    apart = OperatorGraph("apart", (first, operator("b", flops=1)))
+    longer = OperatorGraph("longer", (first, second, operator("c", predecessors=(1,), flops=1)))
+    pools = OperatorGraph("pools", (first, operator("b", "pool", (0,), flops=1)))
     for other in (apart, longer, pools):
         assert transferred(sequential_schedule(chain), chain, other) is None
 

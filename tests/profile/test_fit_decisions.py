@@ -17,7 +17,9 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form
+from tvm_ios.relay.prepare import prepare
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions import Decisions, Origin
 from tvm_ios.runtime.libraries.known import onednn_library
@@ -101,6 +103,16 @@ def test_another_door_with_another_order_is_found(fitting):
     assert found.schedule.operator_ns == tuple(each.flops for each in here.graph.operators)
     verify_schedule(found.schedule, here.graph)
     lower_schedule(found.built, found.schedule, lanes=1)
+
+
+@pytest.mark.slow(2)
+def test_a_machine_with_other_vectors_is_understood(built, narrow, fitting):
+    wider = extract(prepare(*narrow, "llvm -mcpu=skylake-avx512").module).graph
+    assert wider.fingerprint() != built.graph.fingerprint()
+    decisions = Decisions(schedule=greedy_schedule(wider), graph=wider, origin=ORIGIN)
+    found = fitted(replace(fitting, model=None), decisions)
+    assert "operators were matched by structure" in found.told
+    lower_schedule(built, found.schedule, lanes=1)
 
 
 @pytest.mark.slow
