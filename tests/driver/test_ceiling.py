@@ -6,6 +6,7 @@ import logging
 from functools import partial
 
 import pytest
+import tvm
 
 from tests.onnx_models import two_ways, write_two_ways
 from tvm_ios.devices.traits import GPU
@@ -52,7 +53,8 @@ def test_the_line_is_logged_and_empty_for_what_no_graph_executor_runs(fork, capl
     assert f"ceiling: {line}" in caplog.messages
     assert "3 operators" in line
     assert "on 8 lanes" in told_ceiling(partial(module_graph, *fork), 8, GPU)
-    assert told_ceiling(partial(module_graph, None, None), 2) == ""
+    for nothing in (None, tvm.IRModule()):
+        assert told_ceiling(partial(module_graph, nothing, None), 2) == ""
 
 
 @pytest.mark.slow

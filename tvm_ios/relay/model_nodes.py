@@ -16,6 +16,7 @@ from tvm_ios.relay.dataflow import (
     computed_values,
     fusion_pattern,
     graph_order,
+    has_main,
     is_call_of,
     producers_of,
     resolve_field,
@@ -42,10 +43,12 @@ def typed_if_plain(mod: Any) -> tvm.IRModule | None:
 
     Much is left out that :func:`~tvm_ios.relay.inputs.check_module` checks, which takes longer.
     """
+    if not isinstance(mod, tvm.IRModule) or not has_main(mod):
+        return None
     try:
         typed = relay.transform.InferType()(mod)
         order = graph_order(typed["main"].body)
-    except (tvm.TVMError, AttributeError, TypeError, ModelError):
+    except (tvm.TVMError, AttributeError, ModelError):  # what main is if it is no function
         return None
     calls = [each for each in order if isinstance(each, relay.Call)]
     return typed if all(isinstance(call.op, tvm.ir.Op) for call in calls) else None
