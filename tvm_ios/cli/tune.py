@@ -87,11 +87,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--decisions",
         type=Path,
-        nargs="+",
-        action="extend",
+        action="append",
         metavar="FILE",
         help="decisions of another tuning, which race against what is found here: a compiled model "
-        "(.so), or what tvm-ios decisions export wrote (.json)",
+        "(.so), or what tvm-ios decisions export wrote (.json); may be given several times",
     )
     parser.add_argument(
         "--fresh",
