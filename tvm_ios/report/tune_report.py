@@ -182,6 +182,8 @@ class TuneReport:
         data = {
             "kept": self.kept.value,
             "reason": self.reason,
+            "ceiling": self.story.ceiling,
+            "bottleneck": bottleneck(self.story),
             "coverage": self.coverage,
             **self.counts(),
             "comparison": self.comparison.as_record(),
