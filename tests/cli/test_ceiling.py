@@ -48,6 +48,7 @@ def test_what_cannot_be_honoured_is_one_line_and_exit_2(words, message, capsys):
     assert shown.out == ""
 
 
+@pytest.mark.slow
 def test_the_first_line_of_tune_goes_where_messages_go(tmp_path, capsys):
     path = write_two_ways(tmp_path, batch=1)
     assert main(["tune", str(path), "--lanes", "999"]) == 2

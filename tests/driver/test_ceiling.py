@@ -18,6 +18,7 @@ from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare
 
 
+@pytest.mark.slow
 def test_an_onnx_file_needs_no_tvm(tmp_path, run_python, project_root):
     path = write_two_ways(tmp_path, batch=1)
     code = (
@@ -60,7 +61,10 @@ def test_the_line_is_logged_and_empty_for_what_no_graph_executor_runs(fork, capl
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("small", "large"),
-    [("nasnet_small", "nasnet_large"), ("randwire_small", "randwire")],
+    [
+        ("randwire_small", "randwire"),
+        pytest.param("nasnet_small", "nasnet_large", marks=pytest.mark.full),
+    ],
 )
 def test_small_cells_have_more_to_gain_than_large_ones(small, large):
     """Measured gains are 1.45 against 1.03 (NASNet), and 1.51 against 1.02 (RandWire)."""
@@ -73,7 +77,10 @@ def test_small_cells_have_more_to_gain_than_large_ones(small, large):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet_50", "bert_base"])
+@pytest.mark.parametrize(
+    "name",
+    ["mobilenet_v2", "resnet_50", pytest.param("bert_base", marks=pytest.mark.full)],
+)
 def test_chains_have_next_to_nothing_to_gain(name):
     (row,) = graph_ceiling(module_graph(*by_name(name)()), [2]).rows
     assert row.at_most < 1.05
