@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 from tvm_ios.host.software import (
     code_digest,
@@ -48,6 +49,12 @@ def test_tvm_is_described_without_its_import(run_python, project_root):
     assert not loaded
     assert any("libtvm.so" in fact for fact in facts)
     assert tuple(facts) == tvm_facts()  # TVM is loaded here
+
+
+def test_a_tvm_that_cannot_be_found_has_no_facts(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tvm", raising=False)
+    monkeypatch.setenv("TVM_IOS_TVM", "neither")
+    assert tvm_facts() == ()
 
 
 def test_missing_packages_have_no_version():

@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         copy_artifact(kept.path, output)
         report = kept.result.report
-        print(kept.result.as_text())
+        print(f"{kept.result.as_text()}; its report:")
     if arguments.verbose:
         print(report.as_text())
         print(report.story.schedule.as_text())

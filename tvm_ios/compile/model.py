@@ -61,6 +61,11 @@ class CompiledModel:
     """Key of the cache's entry that holds it as a result of ``tune``; empty without one."""
 
     @property
+    def was_loaded(self) -> bool:
+        """True if ``tune`` has loaded it, as an equal call had left it."""
+        return isinstance(self.kernels, FileKernels)
+
+    @property
     def module(self) -> tvm.IRModule:
         """Partitioned module with one function a stage. Plain ``relay.build`` runs it too."""
         return self.partition()

@@ -48,7 +48,10 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 def tvm_facts() -> tuple[str, ...]:
     """Facts of the files of TVM that ``import tvm`` would load, in Python and in C++."""
-    spec = find_spec("tvm")
+    try:
+        spec = find_spec("tvm")
+    except (ImportError, ValueError):  # whoever imports it is told why
+        return ()
     if spec is None or spec.origin is None:
         return ()
     package = Path(spec.origin).resolve().parent

@@ -137,7 +137,8 @@ def _call(call: tuple[str, list[str]], network: str, checkout: Path, cache: Path
         check=True,
         cwd=checkout,
         env=os.environ
-        | {"PYTHONPATH": str(checkout), "TVM_IOS_CACHE_DIR": str(cache), "TVM_NUM_THREADS": cores},
+        | {"PYTHONPATH": str(checkout), "TVM_IOS_CACHE_DIR": str(cache), "TVM_NUM_THREADS": cores}
+        | {"TVM_IOS_KEPT_MIB": "0"},  # what calls take that are not equal
     )
     found: Call = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -117,5 +117,5 @@ class OpenDoor:
             # A chain's options are for each of its calls, whichever tuner that has.
             options=replace(setup.options, kernels=kernels.used_by(tuner)),
         )
-        self.calls.append(dict(model.report().phase_s))
+        self.calls.append({} if model.was_loaded else dict(model.report().phase_s))
         return model
