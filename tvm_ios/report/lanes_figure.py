@@ -42,7 +42,8 @@ def draw_runs(runs: Sequence[DrawnRun], path: Path, *, title: str) -> None:
     all_axes = figure.subplots(len(runs), sharex=True, squeeze=False, height_ratios=heights)
     for axes, run in zip(all_axes[:, 0], runs, strict=True):
         _draw(axes, run)
-    all_axes[-1, 0].set_xlabel("milliseconds since the run began", size=8)
+    told = "milliseconds; an operator that other lanes help with is drawn on the lane that began it"
+    all_axes[-1, 0].set_xlabel(told, size=8)
     _add_legend(figure, runs)
     try:
         figure.savefig(path, dpi=130)
