@@ -95,8 +95,6 @@ class TuneRace:
     """Result of ``tune``, with its report."""
     certain: bool
     """True if no price, choice or race was taken while the machine was disturbed."""
-    cut: bool
-    """True if something was left out for the time budget."""
 
     @property
     def models(self) -> dict[Contestant, CompiledModel]:
@@ -211,7 +209,7 @@ def tune(
     if (known := call.find()) is not None:
         return known
     raced = tune_race(given)
-    return call.keep(raced.kept, certain=raced.certain, cut=raced.cut)
+    return call.keep(raced.kept, certain=raced.certain)
 
 
 @shared_workers()
@@ -355,7 +353,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
         certain=raced.is_quiet
         and not call.database.use.doubtful
         and not main.prices.kernels.counters.flagged,
-        cut=budget.was_cut,
     )
 
 

@@ -52,11 +52,6 @@ class TimeBudget:
         """Note what was left out or cut short, in words for people."""
         self._cuts.append(what)
 
-    @property
-    def was_cut(self) -> bool:
-        """True if something was left out or cut short."""
-        return bool(self._cuts)
-
     def part(self, of: int, *, reserve_s: float = 0.0) -> TimeBudget:
         """Budget, from now on, of one of some equal parts of the time left beyond a reserve."""
         seconds = max(self.left_s - reserve_s, _NEXT_TO_NOTHING_S) / of

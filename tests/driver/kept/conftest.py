@@ -44,7 +44,7 @@ def make_result() -> Callable[..., KeptResult]:
     """Makes a result of a network of one operator, with other fields where they are given."""
 
     def make(**fields: Any) -> KeptResult:
-        usual = {"report": _report(), "notes": (), "certain": True, "cut_to_s": None}
+        usual = {"report": _report(), "notes": (), "certain": True, "time_budget": None}
         return KeptResult(**usual | fields)
 
     return make

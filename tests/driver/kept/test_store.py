@@ -69,9 +69,9 @@ def test_a_truncated_file_or_entry_is_told_and_dropped(make_result, kept_folder,
             each.unlink()
 
 
-def test_a_cut_result_serves_calls_with_as_little_time_only(make_result):
+def test_a_result_of_a_budget_serves_calls_with_as_little_time_only(make_result):
     results = KeptResults()
-    results.keep("key", make_result(cut_to_s=10.0), export(b"cut"))
+    results.keep("key", make_result(time_budget=10.0), export(b"cut"))
     assert results.find("key", 10.0) is not None
     assert results.find("key", 5.0) is not None
     assert results.find("key", 20.0) is None

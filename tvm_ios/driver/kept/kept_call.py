@@ -61,7 +61,7 @@ class KeptCall:
         _LOG.info("%s", kept.result.as_text())
         return _loaded(kept, self.call, self.key)
 
-    def keep(self, model: CompiledModel, *, certain: bool, cut: bool) -> CompiledModel:
+    def keep(self, model: CompiledModel, *, certain: bool) -> CompiledModel:
         """Store a model for equal calls, unless files have changed since; return it."""
         if not self.key or self.asked is None or self.asked.key() != self.key:
             return model
@@ -69,7 +69,7 @@ class KeptCall:
             report=model.report(),
             notes=model.notes,
             certain=certain,
-            cut_to_s=self.call.time_budget if cut else None,
+            time_budget=self.call.time_budget,
             beside_stock=self.asked.beside_stock,
         )
         kept = KeptResults().keep(self.key, result, model.export_library)

@@ -45,8 +45,8 @@ class KeptResult:
     """Lines for the user on how the module was prepared."""
     certain: bool
     """True if no price, choice or race was taken while the machine was disturbed."""
-    cut_to_s: float | None
-    """Time budget that cut something; None where nothing was left out."""
+    time_budget: float | None
+    """Seconds that the call had; None where there was no limit."""
     beside_stock: bool = False
     """True if a race with stock TVM was asked for."""
     made_at_s: float = field(default_factory=time.time)
@@ -57,11 +57,13 @@ class KeptResult:
     def serves(self, time_budget: float | None, *, beside_stock: bool) -> bool:
         """True if a call may take this result now.
 
-        One that was cut serves calls with as little time. A doubtful one serves for an hour.
+        One of a time budget serves calls with as little time: more of it may lead further, even
+        where nothing was cut. A doubtful one serves for an hour.
         """
         if beside_stock and not self.beside_stock:
             return False
-        if self.cut_to_s is not None and (time_budget is None or time_budget > self.cut_to_s):
+        had = self.time_budget
+        if had is not None and (time_budget is None or time_budget > had):
             return False
         return self.certain or time.time() - self.made_at_s < DOUBTFUL_S
 

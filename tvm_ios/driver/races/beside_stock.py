@@ -39,7 +39,7 @@ def tune_beside_stock(
     began_s = time.monotonic()
     race = tune_race(call)
     model = _beside_stock(call, race, time.monotonic() - began_s)
-    return kept.keep(model, certain=race.certain, cut=race.cut)
+    return kept.keep(model, certain=race.certain)
 
 
 def _beside_stock(call: TuneCall, race: TuneRace, spent_s: float) -> CompiledModel:
