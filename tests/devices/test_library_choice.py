@@ -9,7 +9,8 @@ import tvm
 
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.errors import HostError, OptionError
-from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 CUDA, CPU = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
@@ -17,10 +18,10 @@ CUDA, CPU = tvm.target.Target("cuda -arch=sm_90"), tvm.target.Target("llvm")
 
 def test_each_kind_of_target_has_its_libraries() -> None:
     for target in (CPU, None):
-        assert LibraryChoice(target=target).of_target == (onednn_library(),)
+        assert LibraryChoice(target=target).of_target == (OnednnLibrary(),)
         assert LibraryChoice(target=target, names=()).of_target == ()
-    assert LibraryChoice(target=CUDA).of_target == (cudnn_library(tf32=False),)
-    assert LibraryChoice(target=CUDA, tf32=True).of_target == (cudnn_library(tf32=True),)
+    assert LibraryChoice(target=CUDA).of_target == (CudnnLibrary(tf32=False),)
+    assert LibraryChoice(target=CUDA, tf32=True).of_target == (CudnnLibrary(tf32=True),)
 
 
 def test_a_library_for_another_kind_of_target_is_refused() -> None:
@@ -29,6 +30,13 @@ def test_a_library_for_another_kind_of_target_is_refused() -> None:
             LibraryChoice(target=target, names=("cudnn",))
     with pytest.raises(OptionError, match="has 'onednn', but the target is 'cuda.*for llvm"):
         LibraryChoice(target=CUDA, names=("onednn",))
+
+
+def test_names_are_those_of_libraries() -> None:
+    with pytest.raises(OptionError, match="libraries has 'mkl'; there are cudnn and onednn"):
+        LibraryChoice(target=CPU, names=("mkl",))
+    with pytest.raises(OptionError, match="libraries is 'onednn'; give a tuple of names"):
+        LibraryChoice(target=CPU, names="onednn")  # type: ignore[arg-type]
 
 
 def test_tf32_wants_cudnn() -> None:
@@ -54,4 +62,4 @@ def test_a_missing_library_is_an_error_only_where_it_is_named(
             assert LibraryChoice(target=CPU).installed(missing) == ()
     assert len(caplog.records) == 1
     assert "slower than they could: no oneDNN; run pip install it" in caplog.text
-    assert LibraryChoice(target=CPU).installed(lambda library: library) == (onednn_library(),)
+    assert LibraryChoice(target=CPU).installed(lambda library: library) == (OnednnLibrary(),)

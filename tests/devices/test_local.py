@@ -10,7 +10,7 @@ from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host import default_lanes, processor_name
-from tvm_ios.runtime.libraries.known import cudnn_library
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 from tvm_ios.search.baselines import sequential_schedule
 
 
@@ -36,7 +36,7 @@ def test_libraries_of_other_devices_are_refused_on_it() -> None:
         LocalCpu().open() as session,
         pytest.raises(ExecutionError, match="for cuda targets"),
     ):
-        session.libraries().named(cudnn_library(tf32=False).name)
+        session.libraries().named(CudnnLibrary(tf32=False).name)
 
 
 @pytest.mark.slow

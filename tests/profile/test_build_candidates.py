@@ -22,7 +22,8 @@ from tvm_ios.profile.build_candidates import (
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
-from tvm_ios.runtime.libraries.known import cudnn_library, onednn_library
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 
 TARGET = resolve_target("llvm -mcpu=core-avx2 -opt-level=0")
 LAYOUT, CONVOLVED, PADDING, ROWS = changes_for(CPU)
@@ -52,21 +53,21 @@ def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
 
 def liked(form: ImageForm | None = None) -> tuple[ModelChange, ...]:
     """Changes with oneDNN, whose form of images is this one."""
-    return changes_for(CPU, libraries=(onednn_library(),), choose_form=lambda *_: form)
+    return changes_for(CPU, libraries=(OnednnLibrary(),), choose_form=lambda *_: form)
 
 
 def test_prices_choose_the_form_where_a_library_likes_a_layout():
     names = ["layouts by prices", "image by image"]
     assert [change.name for change in liked()] == names
     assert [change.priced for change in liked()] == [True, False]
-    without = changes_for(CPU, libraries=(onednn_library(),))
+    without = changes_for(CPU, libraries=(OnednnLibrary(),))
     assert [change.name for change in without] == names[1:]
-    assert changes_for(GPU, libraries=(cudnn_library(tf32=False),)) == ()
+    assert changes_for(GPU, libraries=(CudnnLibrary(tf32=False),)) == ()
 
 
 def test_without_races_of_forms_only_layouts_change():
     assert [change.name for change in changes_for(CPU, race_forms=False)] == ["NCHW"]
-    onednn = (onednn_library(),)
+    onednn = (OnednnLibrary(),)
     priced = changes_for(CPU, race_forms=False, libraries=onednn, choose_form=lambda *_: None)
     assert [change.name for change in priced] == ["layouts by prices"]
 

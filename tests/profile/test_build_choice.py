@@ -27,7 +27,7 @@ from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.products.row_padding import pad_rows
-from tvm_ios.runtime.libraries.known import onednn_library
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -211,7 +211,7 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("libraries", [(), (onednn_library(),)], ids=["own kernels", "oneDNN"])
+@pytest.mark.parametrize("libraries", [(), (OnednnLibrary(),)], ids=["own kernels", "oneDNN"])
 def test_every_form_finds_its_build_again(libraries):
     shapes = {"data": (1, 16, 8, 8), "w": (16, 3, 2, 2), "v": (12, 3, 3, 3)}
     data, weight, other = (relay.var(name, shape=shape) for name, shape in shapes.items())
@@ -243,7 +243,7 @@ def test_so_does_one_that_is_computed_image_by_image():
     mod = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.relu(value)))
     params = {"w": np.random.default_rng(1).random(shapes["w"], dtype="float32")}
     as_it_is = BuildCandidate(mod=mod, params=params)
-    apart = changes_for(CPU, libraries=(onednn_library(),))[-1].of(as_it_is, resolve_target(TARGET))
+    apart = changes_for(CPU, libraries=(OnednnLibrary(),))[-1].of(as_it_is, resolve_target(TARGET))
     schedule = greedy_schedule(build_model(apart.mod, None, TARGET).graph)
     found = build_for_schedule(mod, params, TARGET, schedule)
     assert found.graph.fingerprint() == schedule.graph_fingerprint

@@ -24,7 +24,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import check_module, resolve_target
 from tvm_ios.relay.prepare import heavy_operators
 from tvm_ios.relay.transforms.channel_padding import pad_channels
-from tvm_ios.runtime.libraries.known import onednn_library
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 CHANGES = changes_for(CPU)
@@ -258,7 +258,7 @@ def test_a_layout_that_is_asked_for_is_no_question(in_nhwc, tmp_path, layout):
 def test_a_change_that_prices_chose_is_kept_without_a_race(narrow, database, monkeypatch):
     monkeypatch.setattr(fastest_build, "choose_build", None)
     form = ImageForm(layouts=(BLOCKS, CHANNELS_LAST, BLOCKS))
-    changes = changes_for(CPU, libraries=(onednn_library(),), choose_form=lambda *_: form)[:1]
+    changes = changes_for(CPU, libraries=(OnednnLibrary(),), choose_form=lambda *_: form)[:1]
     call = MeasuringCall.here(lanes=1, database=database)
     chosen = build_fastest(*narrow, TARGET, call, changes=changes)
     assert chosen.built.form == form
@@ -271,7 +271,7 @@ def test_a_change_that_prices_chose_is_kept_without_a_race(narrow, database, mon
 def test_records_race_it_against_the_model_as_it_is(narrow, database, clocked):
     clocked({"layouts as they are": 100, "layouts by prices": 50})
     form = ImageForm(layouts=(CHANNELS_LAST,) * 3)
-    changes = changes_for(CPU, libraries=(onednn_library(),), choose_form=lambda *_: form)[:1]
+    changes = changes_for(CPU, libraries=(OnednnLibrary(),), choose_form=lambda *_: form)[:1]
     call = MeasuringCall.here(lanes=1, database=database)
     chosen = build_fastest(*narrow, TARGET, call, changes=changes, records=nullcontext)
     assert chosen.candidate.form == form

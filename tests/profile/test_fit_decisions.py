@@ -22,7 +22,7 @@ from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions import Decisions, Origin
-from tvm_ios.runtime.libraries.known import onednn_library
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.time_budget import TimeBudget
@@ -143,7 +143,7 @@ def test_operators_of_a_library_that_is_missing_are_tvms(built, fitting):
     assert "oneDNN computes 2 operators there and none here, TVM's kernels do" in found.told
     assert "unheard of computes 1 operators there" in found.told
     lower_schedule(built, found.schedule, lanes=1)
-    able = replace(fitting, built=replace(built, libraries=(onednn_library(),)))
+    able = replace(fitting, built=replace(built, libraries=(OnednnLibrary(),)))
     assert fitted(able, decisions).schedule.libraries == rows[:1]
 
 

@@ -327,13 +327,13 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
     from tvm_ios.profile.prices import StagePrices
     from tvm_ios.profile.stage_kernels import RelayStageRunner
-    from tvm_ios.runtime.libraries.known import cudnn_library
+    from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
     from tvm_ios.search.baselines import sequential_schedule
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", lambda *_: "none", override=True)
     built = build_model(*network(network_name), TARGET)
     seen = {}
-    for name, libraries in (("by_tvm", ()), ("by_cudnn", (cudnn_library(tf32=False),))):
+    for name, libraries in (("by_tvm", ()), ("by_cudnn", (CudnnLibrary(tf32=False),))):
         ours = replace(built, libraries=libraries)
         database = ProfileDatabase(f"{database_folder}/prices.sqlite")
         with (

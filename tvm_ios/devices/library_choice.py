@@ -13,12 +13,16 @@ from functools import cache
 import tvm
 
 from tvm_ios.errors import HostError, OptionError
-from tvm_ios.runtime.libraries.known import known_libraries
+from tvm_ios.runtime.libraries.known import known_libraries, require_names
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["LibraryChoice"]
 
 _LOG = logging.getLogger(__name__)
+
+
+def _here(library: OperatorLibrary) -> OperatorLibrary:
+    return library.require()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,18 +32,19 @@ class LibraryChoice:
     Raises
     ------
     OptionError
-        If a named library computes for another kind of target, or TF32 is allowed and cuDNN does
-        not compute.
+        If a name is none of a library, a named library computes for another kind of target, or
+        TF32 is allowed and cuDNN does not compute.
     """
 
     target: tvm.target.Target | None
-    """Target; None for this machine's processor."""
+    """Target that the libraries compute for; None for this machine's processor."""
     names: tuple[str, ...] | None = None
     """Keys of the libraries that have to be there, such as ``onednn``; None takes what is there."""
     tf32: bool = False
     """True lets cuDNN round float32 to TF32."""
 
     def __post_init__(self) -> None:
+        require_names(self.names)
         kind = self._kind
         for library in known_libraries(tf32=self.tf32):
             if library.name.key in (self.names or ()) and library.target_kind != kind:
@@ -65,14 +70,15 @@ class LibraryChoice:
         )
 
     def installed(
-        self, require: Callable[[OperatorLibrary], OperatorLibrary]
+        self, require: Callable[[OperatorLibrary], OperatorLibrary] = _here
     ) -> tuple[OperatorLibrary, ...]:
         """Libraries as they are installed; a missing one that was not named is told once.
 
         Parameters
         ----------
         require
-            Function that returns the library as it is on the device.
+            Function that returns the library as it is on the device; in this process where
+            omitted.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from tvm_ios.errors import OptionError
 from tvm_ios.onnx.rest import RESTS
-from tvm_ios.runtime.libraries.known import LIBRARIES
+from tvm_ios.runtime.libraries.known import require_names
 
 __all__ = ["BuildOptions", "DatabaseOptions", "require_rest"]
 
@@ -54,7 +54,7 @@ class BuildOptions:
     def __post_init__(self) -> None:
         _require_flags(self)
         require_rest(self.rest)
-        _require_names(self.libraries)
+        require_names(self.libraries)
         if self.exact and self.libraries:
             raise OptionError(
                 f"exact is True, but libraries={self.libraries!r} lets a library compute, which "
@@ -90,19 +90,6 @@ def require_rest(rest: str) -> None:
     """Refuse what is no value of the option ``rest``."""
     if rest not in RESTS:
         raise OptionError(f"rest is {rest!r}; give {' or '.join(map(repr, RESTS))}")
-
-
-def _require_names(libraries: object) -> None:
-    if libraries is None:
-        return
-    if not isinstance(libraries, tuple):
-        raise OptionError(
-            f"libraries is {libraries!r}; give a tuple of names, such as ('onednn',), () for none, "
-            "or None for what is installed"
-        )
-    known = [library.name.key for library in LIBRARIES]
-    if unknown := [name for name in libraries if name not in known]:
-        raise OptionError(f"libraries has {unknown[0]!r}; there are {' and '.join(known)}")
 
 
 def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:

@@ -26,8 +26,8 @@ __all__ = ["TOP_KEYS", "TuneConfig", "known_value"]
 
 TOP_KEYS = ("effort", "time_budget")
 """Keys at the top of a file, outside of tables."""
-NAMES_OF_MEMBERS = ("strategies", "endings", "libraries")
-"""Keys whose values are names of enumeration members, which their noun reads."""
+KEYS_OF_NAMES = ("strategies", "endings", "libraries")
+"""Keys whose values are a name or a list of names, which their noun reads."""
 
 Noun = TypeVar("Noun")
 
@@ -138,7 +138,7 @@ def _noun(base: Noun, table: Any, name: str) -> Noun:
 
 def known_value(key: str, value: Any, hint: Any) -> Any:
     """Value of a file for a field of a type."""
-    if key in NAMES_OF_MEMBERS:
+    if key in KEYS_OF_NAMES:
         return tuple(value) if isinstance(value, list) else value
     if hint is bool and isinstance(value, bool):
         return value

@@ -379,7 +379,7 @@ def _installed(
 ) -> tuple[OperatorLibrary, ...]:
     """Operator libraries as they are on the device; a missing one is told before the work."""
     if not choice.of_target or not options.is_remote:
-        return choice.installed(lambda library: library.require())
+        return choice.installed()
     need = StageNeed.to_profile(1, "ask the device")
     with gate.stage(need) as granted, device.at(granted.address).open() as session:
         return choice.installed(session.require)

@@ -127,7 +127,7 @@ class ScheduleOperators:
         device = local_device(prepared.target)
         lanes, database = device.require_lanes(self.lanes), open_database(self.database)
         choice = LibraryChoice(target=prepared.target, names=() if self.exact else self.libraries)
-        libraries = choice.installed(lambda library: library.require())
+        libraries = choice.installed()
         built = replace(build_prepared(prepared), libraries=libraries)
         with (
             device.open() as session,

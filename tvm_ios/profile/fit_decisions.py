@@ -15,10 +15,11 @@ from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo
 from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.build_choice import known_forms
-from tvm_ios.profile.given_decisions import GIVEN, GivenDecisions, GivenSchedule
+from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare
+from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.support.exact_bits import bits_may_change

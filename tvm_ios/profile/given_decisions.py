@@ -18,12 +18,9 @@ from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.relay.context import applied_records_digest
-from tvm_ios.report.contestants import Contestant
+from tvm_ios.report.contestants import GIVEN, Contestant
 
-__all__ = ["GIVEN", "GivenDecisions", "GivenSchedule"]
-
-GIVEN = (Contestant.GIVEN, Contestant.GIVEN_2, Contestant.GIVEN_3, Contestant.GIVEN_4)
-"""Contestants of files of decisions, by the order of the files."""
+__all__ = ["GivenDecisions", "GivenSchedule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 
-__all__ = ["ABOUT", "STOCK_ALL", "STOCK_ONE", "Contestant"]
+__all__ = ["ABOUT", "GIVEN", "STOCK_ALL", "STOCK_ONE", "Contestant"]
 
 STOCK_ONE = "TVM, 1 thread"
 STOCK_ALL = "TVM, all threads"
@@ -33,6 +33,8 @@ class Contestant(Enum):
     GIVEN_4 = "given decisions 4"
 
 
+GIVEN = (Contestant.GIVEN, Contestant.GIVEN_2, Contestant.GIVEN_3, Contestant.GIVEN_4)
+"""Contestants of files of decisions, by the order of the files."""
 _SEARCHED = "stages found by the dynamic programme of the IOS paper, from measured prices"
 _LISTED = "no stages: each lane has a list of operators, which wait for their data only"
 _GIVEN = "decisions of another tuning, from a file that was given"
@@ -48,7 +50,7 @@ ABOUT: Mapping[str, str] = MappingProxyType(
         Contestant.UNTUNED_GREEDY.value: f"{_GREEDY}; kernels as TVM has them untuned",
         Contestant.UNTUNED_IOS.value: f"{_SEARCHED}; kernels as TVM has them untuned",
         Contestant.UNTUNED_IOS_LIST.value: f"{_LISTED}; kernels as TVM has them untuned",
-        **dict.fromkeys((f"given decisions{each}" for each in ("", " 2", " 3", " 4")), _GIVEN),
+        **dict.fromkeys((each.value for each in GIVEN), _GIVEN),
         STOCK_ONE: "the model as given, compiled by TVM alone, on one thread",
         STOCK_ALL: "the model as given, compiled by TVM alone, each operator on all threads",
     }

@@ -14,7 +14,7 @@ from typing import Any
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import HostError
-from tvm_ios.runtime.libraries.known import cudnn_library
+from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios_lab.gpu.agenda import Case, Kernels
@@ -121,7 +121,7 @@ class Workplace:
         libraries: tuple[OperatorLibrary, ...] = ()
         if kernels is Kernels.CUDNN:
             try:
-                libraries = (cudnn_library(tf32=False).require(),)
+                libraries = (CudnnLibrary(tf32=False).require(),)
             except HostError as error:
                 raise SkippedError(str(error)) from error
         built = build_model(module, params, self.machine.target, name=case.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tvm_ios.runtime.libraries.known import onednn_library
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios_lab.cells.device_specialization import CpuDevice, Transferred
 from tvm_ios_lab.harness.cpu_run import CpuRun
 from tvm_ios_lab.harness.protocol import Bench
@@ -35,7 +35,7 @@ def transferred(
 
 @contextmanager
 def _on(device: CpuDevice, name: str, run: CpuRun, bench: Bench) -> Iterator[PricedNetwork]:
-    libraries = (onednn_library(),) if device.onednn else ()
+    libraries = (OnednnLibrary(),) if device.onednn else ()
     lanes = replace(run, lanes=device.lanes)
     with priced_network(name, lanes, bench, as_it_is=True, libraries=libraries) as network:
         yield network

@@ -74,11 +74,7 @@ def what_is_known(
     chosen = resolve_target(device.target if target is None else target)
     build, conversion = options.build, options.conversion
     choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
-    libraries = (
-        choice.of_target
-        if options.device.is_remote
-        else choice.installed(lambda library: library.require())
-    )
+    libraries = choice.of_target if options.device.is_remote else choice.installed()
     with exact_bits(build.exact):
         changes = changes_for(
             device.traits,

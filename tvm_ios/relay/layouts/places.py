@@ -117,9 +117,7 @@ def _placed_images(call: relay.Call, place_of: Mapping[relay.Expr, int]) -> list
 def _follows(call: relay.Call) -> bool:
     if not isinstance(call.op, tvm.ir.Op) or call.op.name in MOVERS:
         return False
-    type_ = call.checked_type
-    results = type_.fields if isinstance(type_, tvm.ir.TupleType) else [type_]
-    return all(len(result.shape) == RANK for result in results)
+    return all(len(result.shape) == RANK for result in _results_of(call))
 
 
 def _along_channels(call: relay.Call) -> bool:
@@ -130,9 +128,13 @@ def _along_channels(call: relay.Call) -> bool:
 
 def _channels_of(call: relay.Call, images: list[relay.Expr]) -> list[int]:
     """Channels of the images that go into a call, and of those that come out."""
+    types = (*(image.checked_type for image in images), *_results_of(call))
+    return [int(each.shape[1]) for each in types]
+
+
+def _results_of(call: relay.Call) -> list[tvm.ir.TensorType]:
     type_ = call.checked_type
-    results = list(type_.fields) if isinstance(type_, tvm.ir.TupleType) else [type_]
-    return [int(each.shape[1]) for each in (*(image.checked_type for image in images), *results)]
+    return list(type_.fields) if isinstance(type_, tvm.ir.TupleType) else [type_]
 
 
 def _bytes_of(image: relay.Expr) -> int:

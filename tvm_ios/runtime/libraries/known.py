@@ -5,20 +5,14 @@ To add one, write its folder beside :mod:`tvm_ios.runtime.libraries.cudnn` and l
 
 from __future__ import annotations
 
+from tvm_ios.errors import OptionError
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError
 
-__all__ = [
-    "LIBRARIES",
-    "cudnn_library",
-    "find_library",
-    "known_libraries",
-    "onednn_library",
-    "read_call",
-]
+__all__ = ["LIBRARIES", "find_library", "known_libraries", "read_call", "require_names"]
 
 
 def known_libraries(*, tf32: bool = False) -> tuple[OperatorLibrary, ...]:
@@ -35,14 +29,18 @@ def find_library(key: str) -> OperatorLibrary | None:
     return next((library for library in LIBRARIES if library.name.key == key), None)
 
 
-def cudnn_library(*, tf32: bool) -> OperatorLibrary:
-    """cuDNN, which may round float32 to TF32 or not."""
-    return CudnnLibrary(tf32=tf32)
-
-
-def onednn_library() -> OperatorLibrary:
-    """OneDNN of this process."""
-    return OnednnLibrary()
+def require_names(libraries: object) -> None:
+    """Refuse what is neither None nor a tuple of keys of operator libraries."""
+    if libraries is None:
+        return
+    if not isinstance(libraries, tuple):
+        raise OptionError(
+            f"libraries is {libraries!r}; give a tuple of names, such as ('onednn',), () for none, "
+            "or None for what is installed"
+        )
+    known = [library.name.key for library in LIBRARIES]
+    if unknown := [name for name in libraries if name not in known]:
+        raise OptionError(f"libraries has {unknown[0]!r}; there are {' and '.join(known)}")
 
 
 def read_call(data: StoredValue) -> LibraryCall:

@@ -33,10 +33,11 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import ways_in_network, with_choice
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import address_of
-from tvm_ios.runtime.libraries.known import onednn_library, read_call
+from tvm_ios.runtime.libraries.known import read_call
 from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import load_onednn
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -59,7 +60,7 @@ def plain(onednn) -> BuiltModel:
 
 @pytest.fixture(scope="module")
 def built(plain: BuiltModel) -> BuiltModel:
-    return replace(plain, libraries=(onednn_library(),))
+    return replace(plain, libraries=(OnednnLibrary(),))
 
 
 def run(module) -> np.ndarray:

@@ -26,8 +26,8 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.runtime.libraries.known import onednn_library
 from tvm_ios.runtime.libraries.onednn import library as onednn_here
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.rpc import kernels as remote_kernels
 from tvm_ios.runtime.rpc.address import DeviceAddress
 from tvm_ios.search.baselines import sequential_schedule
@@ -67,7 +67,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def built(network) -> BuiltModel:
-    return replace(build_model(*network, TARGET), libraries=(onednn_library(),))
+    return replace(build_model(*network, TARGET), libraries=(OnednnLibrary(),))
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_calls_compute_there_what_they_compute_here(device, built, monkeypatch):
 
 def test_stages_with_calls_are_priced_and_cuts_are_found_there(device, built, nothing_here):
     with described(device).open() as session, ExitStack() as stack:
-        there = replace(built, libraries=(session.require(onednn_library()),))
+        there = replace(built, libraries=(session.require(OnednnLibrary()),))
         runner = stack.enter_context(RelayStageRunner(there, lanes=1, session=session))
         able = runner.library_names["onednn"]
         assert able
@@ -114,7 +114,7 @@ def test_stages_with_calls_are_priced_and_cuts_are_found_there(device, built, no
         stages = StagePrices(kernels, prices.choice())
         order = sequential_schedule(stages.graph)
         assert all(price > 0 for price in stages.price(stages.graph, order.stages))
-        cuts = session.libraries().open(onednn_library())._found
+        cuts = session.libraries().open(OnednnLibrary())._found
         assert {found.cut.device.partition(",")[0] for found in cuts.values() if found.cut} == {
             "Mite 3"
         }
