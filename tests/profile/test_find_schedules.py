@@ -10,7 +10,7 @@ import pytest
 from tests.pricing import MEASURE, plain_choice
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
@@ -49,7 +49,7 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
         kernels = MeasuredKernels(runner, options=MEASURE)
         choice = measure_operators(kernels).choice()
         prices = StagePrices(kernels, replace(choice, unsplit=()))
-        limits = {"ios": SearchOptions(max_chain_size=1)}
+        limits = {"ios": SearchOptions(max_chain_size=1, least_gain_percent=0.0)}
         found = find_schedules(prices, limits, budget=budget, compare=compare)
         singles = [Stage(((index,),)) for index in range(len(built.graph))]
         assert found.sequential_ns == sum(prices.price(built.graph, singles))
@@ -86,7 +86,7 @@ def test_next_to_nothing_is_not_worth_a_race(
 
     monkeypatch.setattr(StagePrices, "price", price)
     monkeypatch.setattr(module, "fastest_list", fastest_list)
-    limits = SearchOptions(strategies=frozenset({Strategy.CONCURRENT}), max_chain_size=1)
+    limits = SearchOptions.of(strategies="concurrent", max_chain_size=1, least_gain_percent=0.0)
     with (
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=1, session=session) as runner,
@@ -103,3 +103,25 @@ def test_next_to_nothing_is_not_worth_a_race(
     assert len(result.notes) == notes
     (start,) = begun
     assert (pair in start.stages) == (gain_percent > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least_gain_percent", [0.0, 99.0])
+def test_stages_that_can_gain_too_little_are_not_searched(
+    branching, least_gain_percent: float
+) -> None:
+    """Neither are lists made, nor is greedy order raced; the report says so."""
+    built = build_model(*branching, "llvm", name="branching")
+    with (
+        LocalCpu().open() as session,
+        RelayStageRunner(built, lanes=2, session=session) as runner,
+    ):
+        kernels = MeasuredKernels(runner, options=MEASURE)
+        prices = StagePrices(kernels, measure_operators(kernels).choice())
+        limits = {"ios": SearchOptions(least_gain_percent=least_gain_percent)}
+        found = find_schedules(prices, limits, lists={"list": "ios"})
+    searched = least_gain_percent == 0
+    assert ("greedy" in found.schedules) == searched
+    assert any("stages were not searched" in note for note in found.notes) != searched
+    schedule = found.schedules["ios"]
+    assert searched or all(len(each.groups) == 1 or each.is_merge for each in schedule.stages)

@@ -39,7 +39,8 @@ def test_the_work_of_a_stage_is_what_it_costs_at_least(kernels: MeasuredKernels)
     costs_ns = [1000 + index for index in range(len(kernels.graph))]
     prices = StagePrices(kernels, plain_choice(kernels.graph, costs_ns))
     one, all_of_them, merged = prices.lower_bound(prices.graph, stages)
-    assert (one, merged) == (costs_ns[members[0][0]] // LANES, 0)
+    assert one == costs_ns[members[0][0]] // LANES
+    assert 0 <= merged <= sum(prices.price(prices.graph, [Stage((group,)) for group in members]))
     assert all_of_them == sum(costs_ns[index] for (index,) in members) // LANES > one
 
 

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from tests.search.test_list_schedule import cases, op
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.plan.lanes import CORES, STREAMS
-from tvm_ios.search.ceiling import ceiling_of
+from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.ceiling import ceiling_of, most_gain
+from tvm_ios.search.list_decoder import make_list_decoder
+from tvm_ios.search.list_schedule import OperatorTimes, list_problem
 
 
 def ceiling(graph, operator_ns, lanes, *, splits=True):
@@ -76,3 +79,27 @@ def test_what_needs_no_kernel_takes_no_time_and_hands_over_what_it_is_of():
     graph = OperatorGraph("g", (op("a"), op("view", 0, view=True), op("b", 1), op("c")))
     found = ceiling(graph, [1_000, 0, 1_000, 2_000], [2])
     assert (found.operators, found.work_ns, found.critical_ns) == (3, 4_000, 2_000)
+
+
+@given(cases(), st.integers(1, 4))
+def test_measured_times_bound_every_list(case, lanes):
+    graph, times = case
+    (alone_ns,) = (list(times.alone_ns),)
+    helped_ns = [max(1, ns * 2 // 3) if ns else 0 for ns in alone_ns]
+    measured = OperatorTimes(alone_ns=alone_ns, helped_ns=helped_ns)
+    at_most = most_gain(graph, measured, lanes=lanes)
+    start = sequential_schedule(graph)
+    free = HandOver(signal_ns=0, fetch_ns_per_kb=0)
+    _, problem = list_problem(graph, measured, lanes=lanes, hand_over=free, start=start)
+    if problem.tasks:
+        decoder = make_list_decoder(problem)
+        list_ns = max(decoder.timeline(range(len(problem.tasks))).ends_ns)
+        in_order_ns = sum(map(min, alone_ns, helped_ns))
+        assert in_order_ns <= at_most * max(1, list_ns) * (1 + 1e-9)
+
+
+def test_operators_that_all_lanes_share_leave_nothing_to_gain():
+    graph, alone_ns = branches(4, 1000)
+    for helped_ns, gain in ((500, 1), (600, 1.2), (1000, 2)):
+        times = OperatorTimes(alone_ns=alone_ns, helped_ns=[helped_ns] * 4)
+        assert most_gain(graph, times, lanes=2) == pytest.approx(gain)

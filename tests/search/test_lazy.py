@@ -143,6 +143,33 @@ def test_bounds_of_the_cost_model_are_used(golden, one_block):
     assert second.priced < first.priced
 
 
+class _CheapMerges:
+    """A cost model in which a merge gains a hundredth of its members, and knows it."""
+
+    def price(self, graph, stages):
+        del graph
+        return [len(s.operators) * 1000 - (10 if s.is_merge else 0) for s in stages]
+
+    def lower_bound(self, graph, stages):
+        return self.price(graph, stages)
+
+
+def test_merges_that_can_gain_too_little_are_not_priced(golden, one_block):
+    recorded = golden["inception_v3"][1].parts[5]
+    whole = one_block(recorded.graph)
+    sought = [
+        search_ios(
+            recorded.graph,
+            _CheapMerges(),
+            SearchOptions(strategies=frozenset({Strategy.MERGE}), least_gain_percent=percent),
+            partition=whole,
+        )
+        for percent in (0.0, 50.0)
+    ]
+    assert [any(s.is_merge for s in each.schedule.stages) for each in sought] == [True, False]
+    assert sought[1].priced == len(recorded.graph)
+
+
 class _TooHigh(_Watched):
     """Bounds of noisy prices: they come out two per cent above what they bound."""
 

@@ -29,6 +29,7 @@ def test_defaults_are_the_papers():
         ({"max_block_transitions": 0}, "max_block_transitions is 0"),
         ({"max_chain_size": 0}, "max_chain_size is 0; give a whole number from 1"),
         ({"bound_margin_percent": 101}, "bound_margin_percent is 101"),
+        ({"least_gain_percent": -1.0}, "least_gain_percent is -1.0; give per cent from 0"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
         ({"list_only": 1}, "list_only is 1; give True or False"),
@@ -78,7 +79,18 @@ def test_names_nobody_knows_are_refused_with_those_there_are(given, message):
 def test_some_defaults_depend_on_where_prices_come_from():
     measured = SearchOptions().completed(measured=True)
     assert (measured.max_chain_size, measured.bound_margin_percent) == (3, 3)
+    assert measured.least_gain_percent == 2.5
     exact = SearchOptions().completed(measured=False)
-    assert (exact.max_chain_size, exact.bound_margin_percent) == (1, 0)
-    given = SearchOptions(max_chain_size=2, bound_margin_percent=0)
+    assert (exact.max_chain_size, exact.bound_margin_percent, exact.least_gain_percent) == (1, 0, 0)
+    given = SearchOptions(max_chain_size=2, bound_margin_percent=0, least_gain_percent=1.0)
     assert given.completed(measured=True) == given == given.completed(measured=False)
+
+
+def test_stages_are_searched_where_they_can_gain_what_a_race_can_tell():
+    assert SearchOptions().is_worth(1.03)
+    assert not SearchOptions().is_worth(1.02)
+    assert SearchOptions(least_gain_percent=0.0).is_worth(1.0)
+    merges = SearchOptions().without_concurrency()
+    assert merges.strategies == {Strategy.MERGE}
+    assert not merges.list_only
+    assert SearchOptions.of(strategies="concurrent").without_concurrency().list_only

@@ -54,7 +54,7 @@ LEVELS: Mapping[Effort, Mapping[str, Any]] = MappingProxyType(
         },
         Effort.BALANCED: {},
         Effort.THOROUGH: {
-            "search": SearchOptions(max_group_size=4),
+            "search": SearchOptions(max_group_size=4, least_gain_percent=0.0),
             "measure": MeasureOptions(repeat=9, max_repeat=30, tolerance=0.01),
             "compare": CompareOptions(rounds=60, longest_s=30.0),
             "kernels": TuningOptions(

@@ -27,6 +27,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ceiling import most_gain
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
@@ -149,19 +150,27 @@ def find_schedules(
         singles = [Stage(((index,),)) for index in range(len(prices.graph))]
         sequential_ns = sum(prices.price(prices.graph, singles))
         reserve_s = race_s(sequential_ns, compare or CompareOptions())
+        at_most = _most_gain(prices)
+        hopeless = {name for name, options in limits.items() if not options.is_worth(at_most)}
         for name, options in limits.items():
             part = budget.part(len(limits) - len(results), reserve_s=reserve_s)
-            results[name] = search_schedule(prices, options, clock, budget=part)
-    in_order = sequential_schedule(prices.graph)
+            wanted = options.without_concurrency() if name in hopeless else options
+            found = search_schedule(prices, wanted, clock, budget=part)
+            note = f"stages were not searched: by prices they gain at most {at_most:.3f} times"
+            notes = (*found.notes, note) if name in hopeless else found.notes
+            results[name] = replace(found, notes=notes)
+    in_order, greedy = sequential_schedule(prices.graph), greedy_schedule(prices.graph)
     searches = {
         name: _worth_a_race(result, in_order, sequential_ns) for name, result in results.items()
     }
     schedules = {
         Contestant.SEQUENTIAL.value: in_order,
-        Contestant.GREEDY.value: greedy_schedule(prices.graph),
+        **({} if len(hopeless) == len(limits) else {Contestant.GREEDY.value: greedy}),
         **{name: found.schedule for name, found in searches.items()},
     }
     for name, begun in lists.items():
+        if begun in hopeless:
+            continue
         # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
         # stage of the search has groups, which is known to pay.
         start = results[begun].schedule
@@ -186,6 +195,15 @@ def find_schedules(
         searches=searches,
         sequential_ns=sequential_ns,
     )
+
+
+def _most_gain(prices: StagePrices) -> float:
+    """Bound on what concurrent stages and lists gain, as times as fast; infinite on a GPU."""
+    runner = prices.kernels.runner
+    if not runner.idle_lanes_help:
+        return math.inf
+    times = prices.operator_times(sequential_schedule(prices.graph))
+    return most_gain(prices.graph, times, lanes=runner.lanes)
 
 
 def search_schedule(

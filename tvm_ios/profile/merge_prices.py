@@ -87,6 +87,18 @@ class MergePrices:
             return TVM
         return min(zip(self._priced_ns(rivals.values()), rivals, strict=True), key=itemgetter(0))[1]
 
+    def bound_ns(self, stage: Stage, *, flops_per_ns: float) -> int:
+        """Lower bound of a merge stage's price in nanoseconds, before it is compiled.
+
+        The merged convolution reaches ``flops_per_ns`` at most, and concatenations of what it
+        writes may need no kernel any more.
+        """
+        operators = self._kernels.graph.operators
+        wholes = could_be_whole(self._staged.extraction, stage.operators[0])
+        saved_ns = sum(self._priced_ns(_singles(self._chosen, wholes)))
+        flops = sum(operators[index].flops for index in stage.operators)
+        return max(0, int(flops / flops_per_ns) - saved_ns)
+
     def floor_ns(self, stage: Stage, price_ns: int) -> int:
         """Floor in nanoseconds: no stage that contains this one costs less; may be below 0.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
@@ -112,15 +113,16 @@ class StagePrices:
         """Lower bound of each stage's price in nanoseconds: its work.
 
         A lane is a core, so lanes together do no more at a time than each does alone, with groups
-        of their own or parts of one operator. The bound is 0 where idle lanes do not help, since
-        streams share what a kernel leaves over, and for merges, which change the work.
+        of their own or parts of one operator. A merge computes its members' FLOPs at no better rate
+        than the best operator of the network, and may save concatenations. The bound is 0 where
+        idle lanes do not help, since streams share what a kernel leaves over.
         """
         del graph
         runner = self.kernels.runner
         if not runner.idle_lanes_help:
             return [0] * len(stages)
         return [
-            0
+            self._merges.bound_ns(stage, flops_per_ns=self._flops_per_ns)
             if stage.is_merge
             else sum(self.alone_ns[index] for index in stage.operators) // runner.lanes
             + self._overhead_ns(stage)
@@ -140,6 +142,16 @@ class StagePrices:
             max(0, self._merges.floor_ns(stage, price_ns))
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
+
+    @cached_property
+    def _flops_per_ns(self) -> float:
+        """FLOPs a nanosecond of the operator that all lanes together compute at the best rate."""
+        helped_ns = self.operators_ns(self.graph, lanes=self.kernels.runner.lanes)
+        operators = self.graph.operators
+        return max(
+            (each.flops / ns for each, ns in zip(operators, helped_ns, strict=True) if ns),
+            default=1.0,
+        )
 
     def _require(self, graph: OperatorGraph) -> None:
         if graph is not self.graph and graph.fingerprint() != self.graph.fingerprint():

@@ -18,7 +18,7 @@ from tvm_ios.search.list_decoder import ListProblem, ListTask, make_list_decoder
 from tvm_ios.search.list_schedule import OperatorTimes, list_problem
 from tvm_ios.search.list_search import ListOptions, best_list
 
-__all__ = ["Ceiling", "LaneCeiling", "ceiling_of"]
+__all__ = ["Ceiling", "LaneCeiling", "ceiling_of", "most_gain"]
 
 _QUICK = ListOptions(draws=200, moves=0)
 """Lists that are looked at: a bound needs none, and a search comes later."""
@@ -205,6 +205,18 @@ def _list_ns(problem: ListProblem) -> int:
         return 1
     decoder = make_list_decoder(problem)
     return max(1, *decoder.timeline(best_list(problem, decoder, _QUICK)).ends_ns)
+
+
+def most_gain(graph: OperatorGraph, times: OperatorTimes, *, lanes: int) -> float:
+    """Bound on what a schedule without merges gains over sequential order, as times as fast.
+
+    Operators take their measured times, and data move at once: so no schedule gains more.
+    """
+    pairs = list(zip(times.alone_ns, times.helped_ns, strict=True))
+    least_ns = [min(pair) for pair in pairs]
+    shared_ns = sum(min(alone_ns / lanes, helped_ns) for alone_ns, helped_ns in pairs)
+    critical_ns = _longest_way(least_ns, [each.predecessors for each in graph.operators])
+    return max(1.0, sum(least_ns) / max(1.0, shared_ns, critical_ns))
 
 
 def _longest_way(costs_ns: Sequence[int], sources: Sequence[Sequence[int]]) -> int:

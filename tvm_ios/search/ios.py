@@ -29,6 +29,9 @@ from tvm_ios.search.state_space import (
 
 __all__ = ["search_ios"]
 
+MERGES = 10
+"""Number of merge stages that together have to be able to gain what is worth a search: a network
+has about as many places of a kind."""
 HURRIED_PERCENT = -5
 """Margin in per cent of a hurried search's first pass: bounds are raised by 5 %.
 
@@ -158,6 +161,8 @@ class _Run:
         self.notes: list[str] = []
         self.sequential_ns = sum(self.pricer.singles_ns)
         self.best_ns = self.sequential_ns
+        least = self.sequential_ns * (options.least_gain_percent or 0) / 100
+        self.merge_gain_ns = round(least / MERGES)
         self.num_blocks = self.blocks_before = 0
         self.unfinished = 0
 
@@ -263,6 +268,7 @@ class _Run:
             space,
             self.pricer,
             margin_percent=margin_percent,
+            merge_gain_ns=self.merge_gain_ns,
             should_stop=self.should_stop,
             on_batch=report,
         )

@@ -36,6 +36,7 @@ def solve_lazily(
     pricer: Pricer,
     *,
     margin_percent: int = 0,
+    merge_gain_ns: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
     on_batch: Callable[[int], None] = lambda _: None,
 ) -> bool:
@@ -49,6 +50,8 @@ def solve_lazily(
     margin_percent
         Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0
         bounds are raised, and the result may be longer than the optimum by as much.
+    merge_gain_ns
+        Nanoseconds that a merge stage has to be able to gain: its bound is raised by as much.
     """
     priced: set[int] = set()
     alone = {
@@ -69,6 +72,8 @@ def solve_lazily(
     bounds_ns: Sequence[int] = [0] * len(space.stage_masks)
     if pricer.knows_lower_bounds:  # else it is not worth making a stage of each
         bounds_ns = trusted(pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns)))))
+        merges_ns = [bound_ns + merge_gain_ns for bound_ns in bounds_ns[: space.num_merges]]
+        bounds_ns = [*merges_ns, *bounds_ns[space.num_merges :]]
     space.start(bounds_ns, priced=False)
     singles = single_stages(space)
     settle(list(singles), [pricer.singles_ns[block.operators[i]] for i in singles.values()])

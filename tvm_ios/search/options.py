@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,7 +15,11 @@ from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = ["SearchOptions"]
 
-_BY_PRICES = {"max_chain_size": (3, 1), "bound_margin_percent": (3, 0)}
+_BY_PRICES = {
+    "max_chain_size": (3, 1),
+    "bound_margin_percent": (3, 0),
+    "least_gain_percent": (2.5, 0.0),
+}
 """Defaults of options that depend on the prices: for measured ones, then for a model's."""
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -57,6 +62,11 @@ class SearchOptions:
     """Per cent that the lazy search takes off a bound, as prices may be noisy. Where omitted, 3
     with measured prices, which scatter by about as much, else 0. Below 0 bounds are raised: far
     fewer stages are priced, and the schedule is at most so many per cent longer."""
+    least_gain_percent: float | None = None
+    """Per cent of sequential order that schedules have to be able to gain, by bounds, for stages to
+    be searched; a merged stage has to be able to gain a tenth of it to be priced. Where omitted,
+    2.5 with measured prices, which is about what a race can tell, else 0: everything is searched.
+    Not read where kernels share one GPU."""
     native: bool = True
     """True uses the search in C where there is a C compiler; the answers are the same without."""
     list_only: bool = False
@@ -84,6 +94,13 @@ class SearchOptions:
             max_chain_size=(1, 1000),
             bound_margin_percent=(-100, 100),
         )
+
+        least = self.least_gain_percent
+        if least is not None and not (math.isfinite(least) and 0 <= least < 100):
+            raise OptionError(
+                f"least_gain_percent is {least}; give per cent from 0, which searches everything, "
+                "to 100"
+            )
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -119,10 +136,26 @@ class SearchOptions:
             )
         return replace(self, strategies=left)
 
+    def is_worth(self, at_most: float) -> bool:
+        """True if measured prices that let stages gain at most so many times ask for a search."""
+        return at_most >= 1 + (self.completed(measured=True).least_gain_percent or 0) / 100
+
+    def without_concurrency(self) -> Self:
+        """The options without concurrent stages: merges alone, or single operators."""
+        if self.list_only or Strategy.MERGE not in self.strategies:
+            return replace(self, list_only=True)
+        return replace(self, strategies=frozenset({Strategy.MERGE}))
+
     def completed(self, *, measured: bool) -> Self:
         """The options with the defaults that depend on the source of the prices."""
         if self.list_only:
-            return replace(self, max_block_size=1, max_chain_size=1, bound_margin_percent=0)
+            return replace(
+                self,
+                max_block_size=1,
+                max_chain_size=1,
+                bound_margin_percent=0,
+                least_gain_percent=0.0,
+            )
         missing: dict[str, Any] = {
             name: values[0 if measured else 1]
             for name, values in _BY_PRICES.items()
