@@ -79,7 +79,7 @@ def test_names_nobody_knows_are_refused_with_those_there_are(given, message):
 def test_some_defaults_depend_on_where_prices_come_from():
     measured = SearchOptions().completed(measured=True)
     assert (measured.max_chain_size, measured.bound_margin_percent) == (3, 3)
-    assert measured.least_gain_percent == 2.5
+    assert measured.least_gain_percent == 4
     exact = SearchOptions().completed(measured=False)
     assert (exact.max_chain_size, exact.bound_margin_percent, exact.least_gain_percent) == (1, 0, 0)
     given = SearchOptions(max_chain_size=2, bound_margin_percent=0, least_gain_percent=1.0)
@@ -87,8 +87,8 @@ def test_some_defaults_depend_on_where_prices_come_from():
 
 
 def test_stages_are_searched_where_they_can_gain_what_a_race_can_tell():
-    assert SearchOptions().is_worth(1.03)
-    assert not SearchOptions().is_worth(1.02)
+    assert SearchOptions().is_worth(1.05)
+    assert not SearchOptions().is_worth(1.03)
     assert SearchOptions(least_gain_percent=0.0).is_worth(1.0)
     merges = SearchOptions().without_concurrency()
     assert merges.strategies == {Strategy.MERGE}

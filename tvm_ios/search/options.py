@@ -18,7 +18,7 @@ __all__ = ["SearchOptions"]
 _BY_PRICES = {
     "max_chain_size": (3, 1),
     "bound_margin_percent": (3, 0),
-    "least_gain_percent": (2.5, 0.0),
+    "least_gain_percent": (4.0, 0.0),
 }
 """Defaults of options that depend on the prices: for measured ones, then for a model's."""
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -65,7 +65,7 @@ class SearchOptions:
     least_gain_percent: float | None = None
     """Per cent of sequential order that schedules have to be able to gain, by bounds, for stages to
     be searched; a merged stage has to be able to gain a tenth of it to be priced. Where omitted,
-    2.5 with measured prices, which is about what a race can tell, else 0: everything is searched.
+    4 with measured prices, of which schedules reach about half, else 0: everything is searched.
     Not read where kernels share one GPU."""
     native: bool = True
     """True uses the search in C where there is a C compiler; the answers are the same without."""
