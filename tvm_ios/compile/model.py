@@ -121,7 +121,8 @@ class CompiledModel:
     def export_library(self, path: str | Path) -> None:
         """Write kernels, parameters, plan and native executor into one file.
 
-        :func:`tvm_ios.load` reads it back, with no C compiler; stock TVM can load it as well.
+        :func:`tvm_ios.load` reads it back, with no C compiler; so does stock TVM, unless kernels are
+        absent since operator libraries compute.
 
         Raises
         ------
