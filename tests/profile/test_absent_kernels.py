@@ -220,6 +220,26 @@ def test_an_exported_file_runs_and_stock_tvm_names_what_it_lacks(network, tmp_pa
     assert "left_to_library" not in partitioned.get_graph_json()
 
 
+@has_onednn
+def test_a_network_may_have_no_kernel_at_all(tmp_path):
+    prepared = prepare(convolutions("NHWC"), {}, TARGET)
+    whole = replace(build_prepared(prepared), libraries=(ONEDNN,))
+    absent = set(map(digest_of_call, whole.extraction.calls))
+    lazy = replace(build_prepared(prepared, absent=absent), libraries=(ONEDNN,))
+    assert not lazy.kernels.staged.lowered
+    schedule = by_onednn(lazy, range(len(lazy.graph)))
+    ours, expected = (lower_schedule(each, schedule, lanes=1) for each in (lazy, whole))
+    ours.export_library(tmp_path / "net.so")
+    data = np.random.default_rng(0).uniform(-1, 1, (1, 56, 56, 64)).astype("float32")
+    results = []
+    for module in (ours.executor(), expected.executor(), tvm_ios.load(tmp_path / "net.so")):
+        with module:
+            module.run(data=data)
+            results.append(module.get_output(0).numpy().copy())
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
 @pytest.mark.slow
 @has_onednn
 def test_operators_without_kernels_have_prices_of_the_library_alone(network):
