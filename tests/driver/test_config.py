@@ -59,7 +59,7 @@ def test_a_table_goes_over_the_effort_of_its_file_and_a_flag_over_that_effort():
     assert quick.compare.mode == ModeOptions(slow_ns=0, patience_s=2.0)
     assert quick.search.list_only
     thorough = TuneConfig.of_tables(tables, "thorough")
-    assert thorough.options.build == BuildOptions(tf32=True)
+    assert thorough.options.build == BuildOptions(tf32=True, all_kernels=True)
     assert (thorough.tuning, thorough.options.kernels.trials) == ("autotvm", 3)
     assert thorough.options.kernels.time_budget_s == 1800
 

@@ -11,7 +11,7 @@ import pytest
 
 import tvm_ios
 from tests.stock import stock_executor
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.traits import CPU
@@ -177,12 +177,12 @@ def test_what_cannot_be_laid_out_stays_with_a_note(in_nhwc, database):
 
 
 def test_a_form_that_does_not_compile_is_left_out(in_nhwc, database, monkeypatch):
-    def build(mod, params, *arguments, like=None, **options):
+    def build(prepared, *, like=None, **options):
         if like is not None:
             raise ModelError("no kernel")
-        return build_model(mod, params, *arguments, **options)
+        return build_prepared(prepared, **options)
 
-    monkeypatch.setattr(fastest_build, "build_model", build)
+    monkeypatch.setattr(fastest_build, "build_prepared", build)
     call = MeasuringCall.here(lanes=1, database=database)
     chosen = build_fastest(*in_nhwc, TARGET, call, changes=CHANGES)
     assert chosen.candidate.changes == ()

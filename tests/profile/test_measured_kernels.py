@@ -5,7 +5,7 @@ Ways of single operators are priced next to each other, in simulated time: laten
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +48,10 @@ class Machine:
     @property
     def library_names(self) -> dict[str, dict[int, str]]:
         return {LIBRARY: dict.fromkeys(self.library_ns, "call")}
+
+    @property
+    def able(self) -> dict[str, Collection[int]]:
+        return {TVM: range(len(self.own_ns)), **self.library_names}
 
     @property
     def graphs(self) -> dict[str, VariantGraph]:

@@ -39,7 +39,7 @@ __all__ = ["add_parser", "run"]
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
-    "build": ("pad_channels", "race_forms", "libraries", "tf32", "exact", "rest"),
+    "build": ("pad_channels", "race_forms", "all_kernels", "libraries", "tf32", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
 }
@@ -232,6 +232,13 @@ def _add_search_options(group: Any) -> None:
         "--race-forms",
         "whether to build the model in further forms that only a race can judge",
         default=DEFAULTS.build.race_forms,
+    )
+    _add_switch(
+        group,
+        "--all-kernels",
+        "whether to compile kernels that cannot beat an operator library as well; stock TVM runs a "
+        "file with all kernels only",
+        default=DEFAULTS.build.all_kernels,
     )
     _add_switch(
         group,

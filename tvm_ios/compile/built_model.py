@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -98,6 +98,16 @@ class BuiltModel:
         """Graph of the scheduled operators, under the name of the model."""
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
+    @cached_property
+    def whole(self) -> BuiltModel:
+        """The model with all kernels, absent ones compiled when this is first asked for."""
+        if not self.kernels.staged.absent:
+            return self
+        # Whoever asks may do so long after the call that asked for exact bits.
+        with exact_bits(self.kernels.staged.exact):
+            kernels = build_prepared(self.prepared, like=self).kernels
+        return replace(self, kernels=kernels)
+
 
 def build_model(
     mod: tvm.IRModule | CheckedModule,
@@ -134,10 +144,19 @@ def build_model(
 
 
 def build_prepared(
-    prepared: PreparedModule, *, name: str = "main", like: BuiltModel | None = None
+    prepared: PreparedModule,
+    *,
+    name: str = "main",
+    like: BuiltModel | None = None,
+    absent: Collection[str] = (),
 ) -> BuiltModel:
-    """Prepared model with compiled kernels; arguments as in :func:`build_model`."""
+    """Prepared model with compiled kernels; arguments as in :func:`build_model`.
+
+    Kernels of ``absent`` functions are left out, as :func:`tvm_ios.relay.build` does.
+    """
     with cached_libinfo():
         known = None if like is None else like.kernels.staged.lowered
-        staged = build(prepared.module, prepared.target, prepared.params, known=known)
+        staged = build(
+            prepared.module, prepared.target, prepared.params, known=known, absent=absent
+        )
     return BuiltModel(prepared, ModelKernels(staged), name)

@@ -33,7 +33,10 @@ __all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"
 
 
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
-    """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew."""
+    """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew.
+
+    So are absent kernels, where the schedule has TVM compute their operators.
+    """
     verify_schedule(schedule, built.graph)
     schedule = replace(schedule, form=built.form)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
@@ -49,16 +52,20 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
                     built.prepared.target,
                     built.prepared.params,
                     known=kernels.staged.lowered,
+                    absent=kernels.staged.absent,
                 )
             )
         placements = kernels.staged.placements
     else:
         placements = placements_for(built.extraction, schedule)
+    placements = _with_calls(kernels.staged, placements, schedule, built.libraries)
+    if not kernels.staged.can_run(placements):
+        return lower_schedule(built.whole, schedule, lanes=lanes)
     return CompiledModel(
         partition=partition,
         graph=built.graph,
         schedule=schedule,
-        plan=_plan(kernels.staged, placements, lanes, schedule, built.libraries),
+        plan=_plan(kernels.staged, placements, lanes),
         kernels=kernels,
         notes=built.prepared.notes,
     )
@@ -82,32 +89,37 @@ def lower_partitioned(
     schedule = read_schedule(module)
     with cached_libinfo():
         staged = build(module, chosen, arrays)
+    placements = _with_calls(staged, staged.placements, schedule, libraries)
     return CompiledModel(
         partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=schedule,
-        plan=_plan(staged, staged.placements, lanes or widest_stage(schedule), schedule, libraries),
+        plan=_plan(staged, placements, lanes or widest_stage(schedule)),
         kernels=ModelKernels(staged),
     )
 
 
-def _plan(
+def _with_calls(
     staged: StagedBuild,
     placements: Sequence[Placement],
-    lanes: int,
     schedule: InterOpSchedule,
     libraries: Sequence[OperatorLibrary],
-) -> ExecutionPlan:
+) -> Sequence[Placement]:
+    """Placements with the calls of operator libraries that a schedule wants."""
     _require_libraries_of(staged.target, schedule)
-    if libraries:
-        chosen = None
-        if schedule.libraries is not None:
-            chosen = {
-                row.library: {schedule.operator_names[index] for index in row.operators}
-                for row in schedule.libraries
-            }
-        calls = staged.extraction.calls
-        placements = with_library_calls(placements, calls, staged.members, libraries, chosen)
+    if not libraries:
+        return placements
+    chosen = None
+    if schedule.libraries is not None:
+        chosen = {
+            row.library: {schedule.operator_names[index] for index in row.operators}
+            for row in schedule.libraries
+        }
+    calls = staged.extraction.calls
+    return with_library_calls(placements, calls, staged.members, libraries, chosen)
+
+
+def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> ExecutionPlan:
     plan = lower_plan(
         staged.graph,
         placements,

@@ -121,7 +121,8 @@ class CompiledModel:
     def export_library(self, path: str | Path) -> None:
         """Write kernels, parameters, plan and native executor into one file.
 
-        :func:`tvm_ios.load` reads it back, with no C compiler; stock TVM can load it as well.
+        :func:`tvm_ios.load` reads it back, with no C compiler. Stock TVM can load it as well, if
+        no kernel was left to an operator library.
 
         Raises
         ------

@@ -47,6 +47,10 @@ class BuildOptions:
     """True also builds forms of the model that only a race can judge, and races them: channels and
     rows padded without an operator library, transposed convolutions as convolutions, a batch image
     by image. False changes layouts alone, by prices where an operator library computes."""
+    all_kernels: bool = False
+    """True compiles and prices TVM's kernel of every operator, so stock TVM runs an exported file,
+    too. False leaves out kernels that cannot beat an operator library's call, unless tuning records
+    are used."""
     rest: str = "onnxruntime"
     """Way to treat nodes of an ONNX model that no kernel is for, and all behind them:
     ``"onnxruntime"`` has it run them, where it is installed, ``"refuse"`` refuses the model."""

@@ -57,6 +57,7 @@ LEVELS: Mapping[Effort, Mapping[str, Any]] = MappingProxyType(
             "search": SearchOptions(max_group_size=4, least_gain_percent=0.0),
             "measure": MeasureOptions(repeat=9, max_repeat=30, tolerance=0.01),
             "compare": CompareOptions(rounds=60, longest_s=30.0),
+            "build": BuildOptions(all_kernels=True),
             "kernels": TuningOptions(
                 backend="autotvm", time_budget_s=1800.0, repeat=5, min_repeat_ms=20
             ),

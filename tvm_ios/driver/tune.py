@@ -280,6 +280,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         changes=() if conversion.changes else changes,
         libraries=libraries,
         records=None if request is None else partial(request.ansor_records, resolve_target(target)),
+        all_kernels=build.all_kernels or request is not None,
     )
     search = options.search.without_merges() if build.exact else options.search
     candidate = chosen.candidate

@@ -5,25 +5,27 @@ Comes before kernel tuning and the search of schedules, which work on the winner
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.host import host_target
+from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.kernels import start_shared_workers
 from tvm_ios.measure.compare import RaceTooLongError
+from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.prepare import heavy_operators
+from tvm_ios.relay.prepare import PreparedModule, heavy_operators, prepare
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["ChosenBuild", "build_fastest"]
@@ -53,6 +55,7 @@ def build_fastest(
     name: str = "main",
     libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
+    all_kernels: bool = True,
 ) -> ChosenBuild:
     """Build of a model, in its changed form where a race shows that to be faster.
 
@@ -70,6 +73,8 @@ def build_fastest(
     records
         Records of later builds. Changes of layout are raced with them, since records may be for one
         layout only; the returned build has none of them.
+    all_kernels
+        False leaves out kernels that cannot beat a library's call.
     """
     resolved = resolve_target(target if target is not None else host_target())
     subject = f"{model_digest(mod, params)}.{FORMS}" if changes else ""
@@ -85,6 +90,7 @@ def build_fastest(
         libraries=libraries,
         candidate=candidate,
         subject=subject,
+        all_kernels=all_kernels,
     )
     for change in changes:
         best.try_change(change, records if change.raced_with_records else None)
@@ -109,6 +115,8 @@ class _BestSoFar:
     candidate: BuildCandidate
     subject: str
     """Name of the form in questions to the database."""
+    all_kernels: bool
+    """False leaves out kernels that cannot beat a library's call."""
     built: BuiltModel | None = None
     """Build without further records; None until it is needed."""
     notes: list[str] = field(default_factory=list)
@@ -150,10 +158,26 @@ class _BestSoFar:
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
     ) -> BuiltModel:
         """Build of a form, with the records in force."""
-        with self.call.stage(phase, self.call.to_prepare()):
-            built = build_model(
-                candidate.checked, candidate.params, self.target, name=self.name, like=like
-            )
+        call = self.call
+        with call.stage(phase, call.to_prepare()):
+            with cached_libinfo():
+                prepared = prepare(candidate.checked, candidate.params, self.target)
+                require_known_target(prepared.target)
+            if self.all_kernels or not self.libraries:
+                return self._built(prepared, candidate, like)
+        with call.stage("price calls", call.to_profile) as granted:
+            absent = absent_kernels(prepared, self.libraries, call.at(granted))
+        with call.stage(phase, call.to_prepare()):
+            return self._built(prepared, candidate, like, absent)
+
+    def _built(
+        self,
+        prepared: PreparedModule,
+        candidate: BuildCandidate,
+        like: BuiltModel | None,
+        absent: Collection[str] = (),
+    ) -> BuiltModel:
+        built = build_prepared(prepared, name=self.name, like=like, absent=absent)
         return replace(built, libraries=self.libraries, form=candidate.form)
 
     def _take_faster(

@@ -47,7 +47,8 @@ class KernelVariant:
     workload: str
     """Workload of the operator."""
     code: str = ""
-    """Digest of TVM's kernel; empty where nobody asked, ``view`` where none is needed."""
+    """Digest of TVM's kernel; empty where nobody asked, ``view`` where none is needed, ``absent``
+    where nobody compiled it."""
     maker: str = TVM
     """Maker of the operator; for members of a merge, maker of the merged convolution."""
     call: str = ""
@@ -101,7 +102,8 @@ def with_kernel_identity(
     Tuning records and pass options give one workload different kernels, and whether a concatenation
     needs a kernel depends on its graph. No price may outlive that.
     """
-    codes = built.kernels.staged.kernel_codes
+    staged = built.kernels.staged
+    codes = ["absent" if n in staged.absent_nodes else c for n, c in enumerate(staged.kernel_codes)]
     return with_variants(
         built.graph,
         [

@@ -19,7 +19,7 @@ from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOption
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit
 from tvm_ios.profile.measuring_call import profile_context
-from tvm_ios.profile.operator_prices import TVM, OperatorPrice, OperatorPrices
+from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
 __all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "MeasuredKernels", "measure_operators"]
@@ -100,7 +100,7 @@ def measure_operators(
     runner = kernels.runner
     every = range(len(kernels.graph))
     helped = runner.graphs
-    able: _Able = {TVM: every, **runner.library_names}
+    able: _Able = runner.able
     ask = partial(_measured_ns, kernels, on_batch)
     if not runner.idle_lanes_help:
         found = ask([(helped, able)], every)

@@ -61,7 +61,6 @@ class MergePrices:
         self._kernels = kernels
         self._graphs = graphs
         self._chosen = chosen
-        self._able = kernels.runner.library_names
         self._staged = kernels.runner.built.kernels.staged
         self._effects_of = cache(partial(effects_of, self._staged))
         self._sliced = cache(lambda maker, copied: with_slices(graphs[maker], copied))
@@ -73,8 +72,7 @@ class MergePrices:
         return StageTerms(
             rivals={
                 maker: (self._sliced(maker, effects.copied), stage)
-                for maker in self._graphs
-                if self._can_compute(maker, stage)
+                for maker in self._kernels.runner.makers_of(stage.operators)
             },
             added=_singles(self._apart(apart), apart) if apart else (),
             removed=_singles(self._chosen, effects.removed),
@@ -84,7 +82,7 @@ class MergePrices:
         """Maker that computes a merge stage fastest; among equals the first."""
         rivals = self.terms(stage).rivals
         if len(rivals) == 1:
-            return TVM
+            return next(iter(rivals))
         return min(zip(self._priced_ns(rivals.values()), rivals, strict=True), key=itemgetter(0))[1]
 
     def bound_ns(self, stage: Stage, *, flops_per_ns: float) -> int:
@@ -118,10 +116,6 @@ class MergePrices:
 
     def _priced_ns(self, ways: Iterable[Way]) -> list[int]:
         return self._kernels.measured.price([[way] for way in ways])
-
-    def _can_compute(self, maker: str, stage: Stage) -> bool:
-        """True if a maker can compute a merge: it can if it computes each member."""
-        return maker == TVM or set(stage.operators) <= self._able[maker].keys()
 
     def _apart(self, operators: Collection[int]) -> VariantGraph:
         """Graph with kernels of TVM's for some operators in place of views."""

@@ -6,6 +6,7 @@ derived from it is pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,7 +50,8 @@ class OperatorPrices:
 
     graph: OperatorGraph
     by_maker: Mapping[str, Mapping[int, OperatorPrice]]
-    """Prices by maker and operator; TVM, the first, computes all of them."""
+    """Prices by maker and operator. TVM, the first, computes all whose kernels are not absent; a
+    library computes the others."""
     hop_ns: float
     """Nanoseconds of a core-to-core hand-off."""
     idle_lanes_help: bool = True
@@ -86,8 +88,13 @@ class OperatorPrices:
 
     @property
     def own_ratio(self) -> float:
-        """Time of all operators with TVM's kernels, over that by their fastest makers."""
+        """Time of all operators with TVM's kernels, over that by their fastest makers.
+
+        Infinite where kernels are absent.
+        """
         places = range(len(self.graph))
+        if len(self.by_maker[TVM]) < len(places):
+            return math.inf
         own_ns = sum(self.price_ns(index, TVM) for index in places)
         return own_ns / sum(self.price_ns(index, self.fastest_maker(index)) for index in places)
 
@@ -144,4 +151,6 @@ class OperatorChoice:
                 return None
             for index in row.operators:
                 makers[index] = row.library
+        if any(index not in prices.by_maker[maker] for index, maker in enumerate(makers)):
+            return None
         return cls(prices=prices, makers=tuple(makers), unsplit=tuple(unsplit))

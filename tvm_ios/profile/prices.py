@@ -13,7 +13,7 @@ from tvm_ios.errors import CostError
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.merge_prices import MergePrices, StageTerms
-from tvm_ios.profile.operator_prices import OperatorChoice
+from tvm_ios.profile.operator_prices import TVM, OperatorChoice
 from tvm_ios.search.list_schedule import OperatorTimes
 
 __all__ = ["StagePrices"]
@@ -45,7 +45,14 @@ class StagePrices:
             "can compute are fastest so"
             for library, names in runner.library_names.items()
         )
-        return (*self.kernels.measured.notes, *libraries, *runner.notes)
+        absent = len(self.graph) - len(runner.able[TVM])
+        left = f"{absent} operators have no kernel of TVM's, which cannot beat a library's call"
+        return (
+            *self.kernels.measured.notes,
+            *libraries,
+            *([f"{left}; stock TVM runs a file with all kernels only"] if absent else ()),
+            *runner.notes,
+        )
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
         """Schedule with times, lanes and libraries of single operators, as they were chosen.

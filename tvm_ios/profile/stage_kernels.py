@@ -6,7 +6,7 @@ A merge stage needs a kernel that the module lacks; it is built on first use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -31,7 +31,9 @@ from tvm_ios.profile.kernel_variant import (
 )
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import build
+from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.library_calls import library_calls
+from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
@@ -81,6 +83,10 @@ class RelayStageRunner:
             for library in built.libraries
         }
         """Operators that each library can compute, with the names of their calls, by key."""
+        absent = built.kernels.staged.absent_nodes
+        own_operators = frozenset(range(len(built.graph))) - absent
+        self.able: Mapping[str, Collection[int]] = {TVM: own_operators, **self.library_names}
+        """Operators that each maker can compute: TVM those whose kernels are not absent."""
         self._titles = {
             library.name.key: " ".join(
                 filter(None, (self._opened.open(library).as_text(), library.options_text))
@@ -116,6 +122,11 @@ class RelayStageRunner:
     def library_titles(self) -> dict[str, str]:
         """Name, version and options of each operator library for people, by its key in files."""
         return self._titles
+
+    def makers_of(self, members: Collection[int]) -> list[str]:
+        """Makers of a merged convolution: those of each member; TVM where there is none."""
+        makers = [maker for maker, able in self.able.items() if set(members) <= set(able)]
+        return makers or [TVM]
 
     def close(self) -> None:
         """Stop the lanes; may be called twice."""
@@ -171,9 +182,19 @@ class RelayStageRunner:
         key = tuple((plain[index].workload, variants[index].copied) for index in members)
         if key not in self._merged:
             module = merge_stage_module(self.built.extraction, members)
+            plain_calls = extract(module).calls
+            calls = self._complete_calls(plain_calls)
+            makers = self.makers_of(members)
+            by_libraries = TVM not in makers and all(0 in calls[maker] for maker in makers)
             with cached_libinfo():
-                known = self.built.kernels.staged.lowered
-                merged = ModelKernels(build(module, self.built.prepared.target, known=known))
+                merged = ModelKernels(
+                    build(
+                        module,
+                        self.built.prepared.target,
+                        known=self.built.kernels.staged.lowered,
+                        absent=[digest_of_call(plain_calls[0])] if by_libraries else (),
+                    )
+                )
             convolution, *slices = merged.staged.placements
             sliced = stage_outputs(self.built.extraction, members).sliced
             views = [convolution.view] + [
@@ -182,7 +203,6 @@ class RelayStageRunner:
             ]
             # Inside a network the slices of the merged convolution are views; outputs cannot be.
             graph = merged.staged.graph.without_outputs()
-            calls = self._complete_calls(merged.staged.extraction.calls)
             self._merged[key] = _Merged(
                 libraries=self._add(merged, graph, views, calls),
                 num_operators=len(merged.staged.operator_names),
@@ -226,5 +246,6 @@ class RelayStageRunner:
             views,
             ways=list(calls.values()),
             libraries=self._opened,
+            absent=staged.absent_nodes if calls else (),
         )
         return {maker: first + number for number, maker in enumerate((TVM, *calls))}

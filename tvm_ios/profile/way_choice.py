@@ -212,10 +212,10 @@ def fastest_of_traced(
 ) -> OperatorChoice:
     """Way of each operator in the network where it was fastest; among equals the first.
 
-    An operator without a launch is TVM's.
+    An operator without a launch keeps the maker of the first way.
     """
     first = next(iter(ways.values()))
-    makers, unsplit = [TVM] * len(first.makers), []
+    makers, unsplit = list(first.makers), []
     for index, taken in least_ns.items():
         way = ways[min(taken, key=taken.__getitem__)]
         makers[index] = way.makers[index]

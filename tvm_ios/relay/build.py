@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +21,10 @@ from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.context import reason_of, tvm_pipeline
-from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import Extraction, extract
-from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.graph_json import read_graph_json, with_own_constant_names
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.kernels import declare_kernels, lower_kernels
+from tvm_ios.relay.kernels import absent_symbol, declare_kernels, digest_of_call, lower_kernels
 from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
 from tvm_ios.relay.transforms.conversion import require_float32_kernels
 from tvm_ios.relay.transforms.pipeline import only_from_fusion
@@ -75,17 +73,26 @@ class StagedBuild:
     merged convolution, none for a copy of its slice."""
     kernel_codes: tuple[str, ...]
     """Digest of the code of each ``tvm_op`` node's kernel, in node order; empty where TVM compiled
-    it with the module around it."""
+    it with the module around it, or nobody did."""
     kernel_keys: Mapping[str, str]
     """Digest of everything that a kernel's machine code depends on, by symbol; missing for kernels
-    that TVM compiled with the module around them, or that a user's own passes may change."""
+    that TVM compiled with the module around them, or that a user's own passes may change. Of an
+    absent kernel the digest of its function."""
     lowered: Mapping[str, LoweredKernel]
     """Kernels before code generation, by the digest of their function."""
+    absent: frozenset[str]
+    """Functions, by digest, whose kernels were left out: an operator library computes them."""
+    absent_nodes: frozenset[int]
+    """``tvm_op`` nodes of absent functions, by their number in node order."""
     extraction: Extraction
     """Operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
     exact: bool
     """True if the kernels have stock TVM's bits, as those built beside them have to."""
+
+    def can_run(self, placements: Sequence[Placement]) -> bool:
+        """True if operator libraries are to make the calls of all absent kernels."""
+        return all(placements[number].call is not None for number in self.absent_nodes)
 
 
 def build(
@@ -94,6 +101,7 @@ def build(
     params: Mapping[str, tvm.nd.NDArray] | None = None,
     *,
     known: Mapping[str, LoweredKernel] | None = None,
+    absent: Collection[str] = (),
 ) -> StagedBuild:
     """Kernels compiled with TVM, under the caller's PassContext and tuning records.
 
@@ -105,6 +113,9 @@ def build(
         Parameters that are still inputs; None where all are bound.
     known
         :attr:`StagedBuild.lowered` of an earlier build, under the same PassContext and records.
+    absent
+        Functions, by digest, that operator libraries will compute: their kernels are declared, and
+        nobody lowers or compiles them. Graph, storage and order are as ever.
 
     Raises
     ------
@@ -128,7 +139,8 @@ def build(
         schedule = sequential_schedule(extraction.graph)
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
-    kernels = _compile_kernels(extraction, chosen, known)
+    digests = tuple(map(digest_of_call, extraction.calls))
+    kernels = _compile_kernels(extraction, chosen, known, frozenset(digests).intersection(absent))
     factory = _compile(declare_kernels(extraction.module, kernels.symbols), chosen, params)
     import_kernels(factory.lib, kernels.archives)
     graph_json = factory.get_graph_json()
@@ -142,11 +154,12 @@ def build(
         operator_names=names,
         members=members,
         kernel_codes=tuple(
-            kernels.lowered[digest].code if digest in kernels.lowered else ""
-            for digest in map(_digest, extraction.calls)
+            kernels.lowered[digest].code if digest in kernels.lowered else "" for digest in digests
         ),
         kernel_keys=kernels.keys,
         lowered=kernels.lowered,
+        absent=kernels.absent,
+        absent_nodes=frozenset(n for n, digest in enumerate(digests) if digest in kernels.absent),
         extraction=extraction,
         target=chosen,
         exact=not bits_may_change(),
@@ -217,28 +230,34 @@ class _Kernels:
     symbols: dict[str, str]
     archives: dict[str, bytes]
     keys: dict[str, str]
+    absent: frozenset[str]
 
 
 def _compile_kernels(
     extraction: Extraction,
     target: tvm.target.Target,
     known: Mapping[str, LoweredKernel] | None,
+    absent: frozenset[str],
 ) -> _Kernels:
-    """Compile each distinct function once, unless an earlier build compiled it."""
+    """Compile each distinct function once, unless it is absent or an earlier build compiled it."""
     lowered: dict[str, LoweredKernel] = {}
+    left = {digest: absent_symbol(digest) for digest in absent}
+    calls = [call for call in extraction.calls if digest_of_call(call) not in absent]
     with tvm_pipeline(), KernelCompiler(target) as compiler, _explained(target):
-        for digest, kernel in lower_kernels(extraction.calls, target, known):
+        for digest, kernel in lower_kernels(calls, target, known):
             lowered[digest] = kernel
             compiler.add(kernel)
         require_float32_kernels(extraction.module, lowered.values(), target)
         archives = compiler.archives()
         keys, counts = compiler.keys, compiler.counts
-    _LOG.info("kernels: %d compiled, %d from the cache", counts.compiled, counts.from_cache)
+    told = f", {len(left)} left to operator libraries" if left else ""
+    _LOG.info("kernels: %d compiled, %d from the cache%s", counts.compiled, counts.from_cache, told)
     return _Kernels(
         lowered=lowered,
-        symbols={digest: kernel.symbol for digest, kernel in lowered.items()},
+        symbols={digest: kernel.symbol for digest, kernel in lowered.items()} | left,
         archives=archives,
-        keys=keys,
+        keys=keys | {symbol: digest for digest, symbol in left.items()},
+        absent=absent,
     )
 
 
@@ -271,11 +290,6 @@ def _explained(target: tvm.target.Target) -> Iterator[None]:
         ) from error
 
 
-def _digest(call: relay.Call) -> str:
-    function = local_function(call)
-    return "" if function is None else kernel_digest(function)
-
-
 def require_match(
     graph_json: str,
     extraction: Extraction,
@@ -284,7 +298,7 @@ def require_match(
 ) -> None:
     """Refuse TVM's graph if its i-th kernel is not our i-th operator.
 
-    ``symbols`` are those of kernels compiled one by one, by the digest of their function.
+    ``symbols`` are those of kernels that are declared only, by the digest of their function.
     """
     graph = json.loads(graph_json)
     shapes = graph["attrs"]["shape"][1]
@@ -302,7 +316,7 @@ def require_match(
     for (node, shape), call, name in zip(nodes, extraction.calls, names, strict=True):
         type_ = call.checked_type
         first = type_.fields[0] if isinstance(type_, tvm.ir.TupleType) else type_
-        digest = _digest(call)
+        digest = digest_of_call(call)
         known = digest in symbols
         expected = symbols[digest] if known else digest
         found = node["attrs"].get("func_name" if known else "hash")

@@ -28,7 +28,7 @@ from tvm_ios.relay.record_listeners import AnsorListener, AutoTvmListener, may_h
 from tvm_ios.relay.schedules.in_force import own_schedules
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["declare_kernels", "empty_compiler", "lower_kernels"]
+__all__ = ["absent_symbol", "declare_kernels", "digest_of_call", "empty_compiler", "lower_kernels"]
 
 RESHAPE_ONLY = "relay.reshape_only"
 """Attribute of functions for which TVM runs no kernel."""
@@ -109,10 +109,22 @@ def _preparing() -> AbstractContextManager[None]:
     return preparing_lowering()
 
 
+def digest_of_call(call: relay.Call) -> str:
+    """Digest (:func:`kernel_digest`) of the function that a call runs; empty without one."""
+    function = local_function(call)
+    return "" if function is None else kernel_digest(function)
+
+
+def absent_symbol(digest: str) -> str:
+    """Symbol of a kernel that nobody compiles; TVM names it where it looks for the kernel."""
+    return f"left_to_library_{digest}"
+
+
 def declare_kernels(module: tvm.IRModule, symbols: dict[str, str]) -> tvm.IRModule:
     """Fused, typed module with its kernels declared, not defined.
 
-    ``symbols`` are those of kernels that are compiled elsewhere, by the digest of their function.
+    ``symbols`` are those of kernels that are compiled elsewhere, or by nobody, by the digest of
+    their function.
     """
     declared = {digest: relay.GlobalVar(symbol) for digest, symbol in symbols.items()}
     functions: dict[str, relay.Function] = {}

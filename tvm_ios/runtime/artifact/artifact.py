@@ -1,7 +1,8 @@
 """Export of a model to one file with kernels, parameters, plan and native executor; its loading.
 
-The file is an ordinary TVM library (stock ``GraphModule`` runs it too). The plan, what the file was
-made for, and what onnxruntime runs of the model, lie in a footer.
+The file is an ordinary TVM library (stock ``GraphModule`` runs it too, where no kernel was left to
+an operator library). The plan, what the file was made for, and what onnxruntime runs of the model,
+lie in a footer.
 """
 
 from __future__ import annotations

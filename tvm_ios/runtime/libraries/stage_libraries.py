@@ -117,6 +117,7 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
         views: Sequence[SliceView | ConcatView | None],
         ways: Sequence[Mapping[int, LibraryCall]] = (),
         libraries: OpenLibraries | None = None,
+        absent: Collection[int] = (),
     ) -> int:
         """Plan a library with memory of its own for each of its tensors; return its number.
 
@@ -134,11 +135,13 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
             Complete calls by operator.
         libraries
             Maker of those calls, which outlives this.
+        absent
+            Operators without a kernel: the first of ``ways`` with a call of one stands for it.
         """
         # A stage for each operator, and no byte used twice: any of them may then run together.
         places = [Placement(stage=index, group=0, view=view) for index, view in enumerate(views)]
         plan = lower_plan(graph, places, lanes=self.lanes, reuse=False)
-        plan, positions = _with_calls(plan, ways)
+        plan, positions = _with_calls(plan, ways, absent)
         library = StageLibrary(
             export=export,
             plan=plan,
@@ -242,19 +245,30 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
 
 
 def _with_calls(
-    plan: ExecutionPlan, ways: Sequence[Mapping[int, LibraryCall]]
+    plan: ExecutionPlan, ways: Sequence[Mapping[int, LibraryCall]], absent: Collection[int]
 ) -> tuple[ExecutionPlan, list[dict[int, int]]]:
     """Plan with a launch more for each call, and positions of operators without and with each way.
 
-    Positions are those of launches, by operator; views have none.
+    Positions are those of launches, by operator; views have none. An absent operator's launch has a
+    call already.
     """
-    launches = list(plan.launches)
+    launches = [
+        replace(launch, call=_first_call(ways, launch.operator_index))
+        if launch.operator_index in absent
+        else launch
+        for launch in plan.launches
+    ]
     positions = [{launch.operator_index: number for number, launch in enumerate(launches)}]
     for calls in ways:
         own = dict(positions[0])
-        for launch in plan.launches:
-            if launch.operator_index in calls:
+        for launch in launches[: len(plan.launches)]:
+            call = calls.get(launch.operator_index, launch.call)
+            if call != launch.call:
                 own[launch.operator_index] = len(launches)
-                launches.append(replace(launch, call=calls[launch.operator_index]))
+                launches.append(replace(launch, call=call))
         positions.append(own)
     return replace(plan, launches=tuple(launches)), positions
+
+
+def _first_call(ways: Sequence[Mapping[int, LibraryCall]], operator: int) -> LibraryCall:
+    return next(calls[operator] for calls in ways if operator in calls)

@@ -1,0 +1,55 @@
+"""Bound on the time of a kernel that nobody compiled yet.
+
+Comes before the build, which leaves out kernels that cannot beat an operator library's call. No TVM
+here.
+"""
+
+from __future__ import annotations
+
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.graph import Operator
+
+__all__ = ["can_win", "least_ns", "share_of_peak"]
+
+SHARE = 0.8
+"""Share of a core's peak that no compiled kernel exceeds. Tuned convolutions reach up to 0.78,
+untuned ones less."""
+CHANNELS_LAST_SHARE = 0.2
+"""Such a share for convolutions of all channels with channels last: TVM's kernels for these take 4
+to 40 times as long as a library's calls, which reach 0.75 to 0.9 of the peak."""
+CHANNELS_LAST = frozenset({"NHWC", "NDHWC"})
+LEAST_GAIN = 1.15
+"""Times as fast as the call that a kernel has to be by its bound: half of what lies between such a
+bound and untuned kernels, and the noise of one call's time."""
+SLACK_NS = 10_000
+"""Nanoseconds that an operator's call may take longer in a network than by itself: it starts, and
+finds other things in the caches. Short operators keep both makers by this."""
+
+
+def share_of_peak(function: FusedFunction) -> float:
+    """Share of a core's peak that no compiled kernel of a function exceeds."""
+    last = any(
+        call.attribute("data_layout") in CHANNELS_LAST and call.attribute("groups") == 1
+        for call in function.calls
+    )
+    return CHANNELS_LAST_SHARE if last else SHARE
+
+
+def least_ns(
+    operator: Operator, share: float, *, flops_per_ns: float, bytes_per_ns: float, lanes: int
+) -> float:
+    """Least nanoseconds of an operator's kernel on all lanes.
+
+    Its operations at a share of the lanes' peak, or its bytes at their bandwidth, whichever takes
+    longer; both speeds are of one lane.
+    """
+    computing_ns = operator.flops / (share * flops_per_ns)
+    return max(computing_ns, operator.memory_bytes / bytes_per_ns) / lanes
+
+
+def can_win(kernel_ns: float, library_ns: float) -> bool:
+    """True if a kernel that takes at least ``kernel_ns`` may be worth more than a library's call.
+
+    Both are nanoseconds on all lanes.
+    """
+    return LEAST_GAIN * kernel_ns < library_ns + SLACK_NS

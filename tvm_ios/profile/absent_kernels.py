@@ -1,0 +1,82 @@
+"""Kernels that a build leaves out, since they cannot beat an operator library's call.
+
+Comes between ``prepare`` and ``build``: libraries are asked for the time of each call, which is a
+kept fact, and kernels have a bound (:mod:`tvm_ios.cost.kernel_bound`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tvm import relay
+
+from tvm_ios.core.graph import Operator
+from tvm_ios.cost.kernel_bound import can_win, least_ns, share_of_peak
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.extract import extract
+from tvm_ios.relay.functions.fused_function import describe_function
+from tvm_ios.relay.functions.library_calls import library_calls
+from tvm_ios.relay.kernels import digest_of_call
+from tvm_ios.relay.prepare import PreparedModule
+from tvm_ios.relay.record_listeners import may_have_records
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = ["absent_kernels"]
+
+
+def absent_kernels(
+    prepared: PreparedModule, libraries: Iterable[OperatorLibrary], call: MeasuringCall
+) -> frozenset[str]:
+    """Functions, by digest, whose kernels cannot beat an operator library's call.
+
+    There are none where tuning records are in force, since a tuned kernel may win, and none on a
+    device whose peak is unknown.
+    """
+    if may_have_records() or not call.device.traits.peak_flops_per_ns:
+        return frozenset()
+    extraction = extract(prepared.module)
+    with call.open() as session:
+        times_ns = _library_ns(extraction.calls, libraries, session, call)
+    rows = zip(extraction.calls, extraction.graph.operators, times_ns, strict=True)
+    needed: set[str] = set()
+    absent: set[str] = set()
+    for each, operator, library_ns in rows:
+        loses = library_ns is not None and not _can_win(each, operator, library_ns, call.device)
+        (absent if loses else needed).add(digest_of_call(each))
+    return frozenset(absent - needed)
+
+
+def _can_win(
+    call: relay.Call, operator: Operator, library_ns: int, device: MeasuringDevice
+) -> bool:
+    function = describe_function(call.op)
+    assert function is not None, "a library computes it"
+    kernel_ns = least_ns(
+        operator,
+        share_of_peak(function),
+        flops_per_ns=device.traits.peak_flops_per_ns,
+        bytes_per_ns=device.traits.peak_bytes_per_ns,
+        lanes=device.require_lanes(None),  # libraries time their calls on all of them
+    )
+    return can_win(kernel_ns, library_ns)
+
+
+def _library_ns(
+    calls: Sequence[relay.Call],
+    libraries: Iterable[OperatorLibrary],
+    session: MeasuringSession,
+    call: MeasuringCall,
+) -> list[int | None]:
+    """Nanoseconds of the fastest library's call for each operator; None where there is none."""
+    found: list[int | None] = [None] * len(calls)
+    for library in libraries:
+        opened = session.libraries(call.database).open(library)
+        able = {n: each for n, each in enumerate(library_calls(calls, library)) if each}
+        complete = opened.complete(each.descriptor for each in able.values())
+        for index, each in able.items():
+            made = complete[each.descriptor]
+            time_ns = None if made is None else opened.found_ns(made)
+            if time_ns is not None:
+                found[index] = min(time_ns, found[index] or time_ns)
+    return found
