@@ -1,4 +1,4 @@
-"""Efficiencies: classes of operators, rows that answer for others, and the table that is shipped."""
+"""Efficiencies: classes of operators, rows that answer for others, and the shipped table."""
 
 from __future__ import annotations
 
