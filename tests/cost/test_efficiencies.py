@@ -26,7 +26,7 @@ def operator(flops: int = 0, size: int = 1 << 18, kind: str = "conv2d", **more) 
 
 
 def row(reached: float, kind: str = "conv2d", balance=Balance.COMPUTES, **more) -> Efficiency:
-    given = {"size": Size.MEDIUM, "maker": "tvm", "help": 0.8, "spread": 1.2, "count": 4}
+    given = {"size": Size.MEDIUM, "maker": "tvm", "serial": 0.1, "spread": 1.2, "count": 4}
     return Efficiency(kind=kind, balance=balance, reached=reached, **(given | more))
 
 
@@ -86,6 +86,12 @@ def test_the_nearest_class_answers():
     assert table.of(operator(), "else").spread == UNKNOWN_SPREAD
 
 
+def test_idle_lanes_take_what_is_not_serial():
+    assert [row(0.5, serial=0).speedup(lanes) for lanes in (1, 2, 16)] == [1, 2, 16]
+    assert row(0.5, serial=1).speedup(16) == 1
+    assert row(0.5, serial=0.5).speedup(2) == pytest.approx(4 / 3)
+
+
 def test_counts_weigh():
     table = Efficiencies([row(0.8, count=3), row(0.2, size=Size.LARGE, count=1)])
     pooled = table.of(operator(1 << 24, 1 << 16), "tvm")
@@ -108,6 +114,6 @@ def test_the_shipped_table_is_sound():
     for each in rows:
         # A bound that is exceeded is one of caches: a small operator's data lie in the first.
         assert 0 < each.reached < 4, each
-        assert 0 <= each.help <= 1, each
+        assert 0 <= each.serial <= 1, each
         assert each.spread >= 1, each
         assert each.count > 0, each

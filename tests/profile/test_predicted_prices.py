@@ -33,7 +33,7 @@ ROW = Efficiency(
     size=Size.MEDIUM,
     maker=TVM,
     reached=0.5,
-    help=0.8,
+    serial=0.25,
     spread=1.3,
     count=9,
 )
@@ -54,7 +54,7 @@ CONVOLUTION = Operator(
 
 def test_a_price_is_the_bound_over_the_efficiency():
     price = PREDICTOR.price(CONVOLUTION, TVM)
-    assert price == OperatorPrice(alone_ns=180_000, helped_ns=100_000, error=1.3)
+    assert price == OperatorPrice(alone_ns=180_000, helped_ns=112_500, error=1.3)
     assert PREDICTOR.price(CONVOLUTION, "a").alone_ns == 112_500
     one_lane = replace(PREDICTOR, lanes=1).price(CONVOLUTION, TVM)
     assert one_lane.alone_ns == one_lane.helped_ns == 180_000
@@ -67,7 +67,7 @@ def test_bytes_bound_what_computes_little():
 
 def test_a_time_that_a_library_found_is_of_all_lanes():
     price = PREDICTOR.price(CONVOLUTION, "a", 70_000)
-    assert price == OperatorPrice(alone_ns=126_000, helped_ns=70_000, error=FOUND_ERROR)
+    assert price == OperatorPrice(alone_ns=112_000, helped_ns=70_000, error=FOUND_ERROR)
 
 
 def test_all_operators_are_priced_by_who_can_compute_them():

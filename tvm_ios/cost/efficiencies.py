@@ -92,12 +92,16 @@ class Efficiency:
     """Key of an operator library, or ``tvm``."""
     reached: float
     """Share of the bound on one lane that they reach in the middle."""
-    help: float
-    """Share of a lane that each idle lane adds, in the middle: 1 doubles the speed on two lanes."""
+    serial: float
+    """Share of the time on one lane that idle lanes cannot take over, in the middle."""
     spread: float
     """Factor within which two thirds of the operators lie, either way; at least 1."""
     count: int
     """Number of distinct operators that were measured."""
+
+    def speedup(self, lanes: int) -> float:
+        """Time on one lane over that on some number of lanes, by Amdahl's law."""
+        return 1 / (self.serial + (1 - self.serial) / lanes)
 
 
 def kind_of(operator: Operator) -> str:
@@ -136,7 +140,7 @@ class Efficiencies:
             size=None,
             maker=maker,
             reached=0.5,
-            help=0.5,
+            serial=0.5,
             spread=UNKNOWN_SPREAD,
             count=0,
         )
@@ -200,7 +204,7 @@ def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:
         size=size,
         maker=maker,
         reached=math.exp(middle),
-        help=sum(row.count * row.help for row in rows) / count,
+        serial=sum(row.count * row.serial for row in rows) / count,
         spread=math.exp(math.sqrt(sum(squares) / count)),
         count=count,
     )

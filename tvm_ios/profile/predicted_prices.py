@@ -73,7 +73,7 @@ class PricePredictor:
     def price(self, operator: Operator, maker: str, found_ns: int | None = None) -> OperatorPrice:
         """Price of an operator by a maker; a time that was found counts for all lanes."""
         row = self.efficiencies.of(operator, maker)
-        speedup = 1 + row.help * (self.lanes - 1)
+        speedup = row.speedup(self.lanes)
         if found_ns is not None:
             helped_ns, error = float(found_ns), FOUND_ERROR
         else:

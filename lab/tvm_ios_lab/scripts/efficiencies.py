@@ -83,9 +83,10 @@ class Sample:
         return self.bound_ns / self.alone_ns
 
     @property
-    def help(self) -> float:
-        """Share of a lane that each idle lane adds, from 0 to 1."""
-        return min(1.0, max(0.0, (self.alone_ns / self.helped_ns - 1) / (self.lanes - 1)))
+    def serial(self) -> float:
+        """Share of the time on one lane that idle lanes did not take over, from 0 to 1."""
+        share = 1 / self.lanes
+        return min(1.0, max(0.0, (self.helped_ns / self.alone_ns - share) / (1 - share)))
 
 
 def main() -> None:
@@ -199,7 +200,7 @@ def rows_of(samples: Iterable[Sample]) -> list[Efficiency]:
                 size=shape.size,
                 maker=maker,
                 reached=float(f"{middle:.3g}"),
-                help=round(median(each.help for each in pool.values()), 2),
+                serial=round(median(each.serial for each in pool.values()), 2),
                 spread=round(max(least, spread), 2),
                 count=len(pool),
             )
