@@ -69,11 +69,11 @@ CPU = DeviceTraits(
         flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
     ),
     speeds=LaneSpeeds(
-        flops_per_ns=250,
-        memory_bytes_per_ns=25,
-        cached_bytes_per_ns=120,
+        flops_per_ns=260,
+        memory_bytes_per_ns=38,
+        cached_bytes_per_ns=250,
         cache_bytes=1 << 20,
-        hop_ns=60,
+        hop_ns=44,
         launch_ns=5,
     ),
     idle_lanes_help=True,

@@ -28,11 +28,11 @@ LOG = logging.getLogger(__name__)
 """Logger of ceilings alone, which the command line shows where it shows no decisions."""
 
 
-SHARE_OF_PEAK = 0.5
+SHARE_OF_PEAK = 0.48
 """Share of a lane's peak at which kernels run in large networks, about. With the speeds that choose
 lanes, which are lower, small operators would seem long enough to split."""
-SHARE_OF_MEMORY = 1.0
-"""Likewise, the share of its speed from memory at which they move bytes: most lie in caches."""
+SHARE_OF_MEMORY = 0.66
+"""Likewise, the share of its speed from memory at which they move bytes."""
 
 
 def graph_ceiling(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -122,7 +121,8 @@ def measure_speeds() -> LaneSpeeds:
     peak = _function(native.tvm_ios_peak_gflops, ctypes.POINTER(ctypes.c_int), ctypes.c_int, _LONG)
     moved = _function(native.tvm_ios_moved_bytes_per_ns, ctypes.c_int, _LONG, _LONG, _LONG)
     launch = _function(native.tvm_ios_launch_ns, ctypes.c_int, _LONG)
-    cache_bytes = _second_cache_bytes()
+    native.tvm_ios_second_cache_bytes.restype = _LONG
+    cache_bytes = native.tvm_ios_second_cache_bytes() or _USUAL_CACHE_BYTES
     half = max(4096, cache_bytes // 4 // 4096 * 4096)
     return LaneSpeeds(
         flops_per_ns=max(
@@ -148,13 +148,6 @@ def _rounded(measured: float) -> float:
     if measured < 0:
         raise HostError("no thread or memory to measure the speeds of a lane; see ulimit -a")
     return float(f"{measured:.2g}")
-
-
-def _second_cache_bytes() -> int:
-    try:
-        return os.sysconf("SC_LEVEL2_CACHE_SIZE") or _USUAL_CACHE_BYTES
-    except (ValueError, OSError):
-        return _USUAL_CACHE_BYTES
 
 
 def _key() -> str:

@@ -32,9 +32,9 @@ __all__ = ["cheapest_form", "form_by_prices"]
 
 TVM_CHANNELS_LAST = 10
 """Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
-SHARE_OF_PEAK = 0.2
+SHARE_OF_PEAK = 0.19
 """Share of a lane's peak that TVM's kernels reach in blocks, about."""
-SHARE_OF_CACHE = 0.25
+SHARE_OF_CACHE = 0.12
 """Share of a lane's speed within its second cache at which copies between two operators run."""
 UNBLOCKED = 5
 """Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""

@@ -5,9 +5,10 @@ Run from the root of a checkout:
     python -m tvm_ios_lab.scripts.efficiencies NETWORK…   # measures, adds to the samples
     python -m tvm_ios_lab.scripts.efficiencies            # the table of the samples that are there
 
-Each network is built in the form that ``tune`` chooses, and each of its operators priced by every
-maker, with and without help: the least of several short samples, which others on the machine
-disturb least. Samples go to ``lab/results/efficiencies.json``, and the table made of all of them to
+A network is a name, with settings behind a colon: ``bert_base:layers=2``. Each is built in the form
+that ``tune`` chooses, and each of its operators priced by every maker, with and without help: the
+least of several short samples, which others on the machine disturb least. Samples go to
+``lab/results/efficiencies.json``, and the table made of all of them to
 ``tvm_ios/cost/efficiencies.json``. What is printed holds predictions against measured prices by
 kind; each network's are predicted without its own samples.
 """
@@ -134,7 +135,9 @@ def _measured(
     from tvm_ios.profile.measuring_call import MeasuringCall  # noqa: PLC0415
     from tvm_ios.profile.stage_kernels import RelayStageRunner  # noqa: PLC0415
 
-    mod, params = by_name(name)()
+    network, _, settings = name.partition(":")
+    given = dict(each.split("=") for each in settings.split(",") if each)
+    mod, params = by_name(network)(**{key: int(value) for key, value in given.items()})
     call = MeasuringCall.here(lanes=arguments.lanes, database=arguments.database)
     names = () if arguments.without_libraries else None
     libraries = LibraryChoice(target=None, names=names).installed()
@@ -222,8 +225,9 @@ def held_against(samples: list[Sample], speeds: LaneSpeeds) -> Table:
             if each.network == network:
                 operator = each.operator()
                 price = predictor.price(operator, each.maker)
-                found = (price.helped_ns / each.helped_ns, price.error)
-                ratios[kind_of(operator), each.maker].append(found)
+                ratios[kind_of(operator), each.maker].append(
+                    (price.helped_ns / each.helped_ns, price.error)
+                )
     rows = []
     for (kind, maker), found in sorted(ratios.items(), key=lambda each: -len(each[1])):
         off = sorted(abs(math.log(ratio)) for ratio, _ in found)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct {
   int vector_bytes;
@@ -90,6 +91,16 @@ static void pin(int core) {
 
 /* Bits of the vectors that the loops use. */
 int tvm_ios_vector_bits(void) { return widest()->vector_bytes * 8; }
+
+/* Bytes of the second cache of a core; 0 where the system does not say. */
+int64_t tvm_ios_second_cache_bytes(void) {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? bytes : 0;
+#else
+  return 0;
+#endif
+}
 
 typedef struct {
   int core;
