@@ -13,6 +13,7 @@ from tvm_ios.host.lane_speeds import LaneSpeeds, kept_speeds, measure_speeds
 MITE = LaneSpeeds(
     flops_per_ns=100,
     memory_bytes_per_ns=10,
+    shared_bytes_per_ns=20,
     cached_bytes_per_ns=50,
     cache_bytes=1000,
     hop_ns=60,
@@ -31,7 +32,7 @@ def test_a_lane_is_measured_and_rounded():
     assert 0.01 < found.memory_bytes_per_ns < 10_000
     assert 0.01 < found.cached_bytes_per_ns < 10_000
     assert found.launch_ns > 0
-    for speed in (found.flops_per_ns, found.memory_bytes_per_ns, found.cached_bytes_per_ns):
+    for speed in (found.flops_per_ns, found.shared_bytes_per_ns, found.cached_bytes_per_ns):
         assert speed == float(f"{speed:.2g}")
     assert "GFLOP/s" in found.as_text()
 
@@ -40,6 +41,13 @@ def test_speeds_are_measured_once(tmp_path):
     assert kept_speeds(tmp_path, lambda: MITE) == MITE
     assert kept_speeds(tmp_path, never) == MITE
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_what_was_measured_in_the_slow_mode_is_not_kept(tmp_path):
+    slow = replace(MITE, hop_ns=360)
+    assert kept_speeds(tmp_path, lambda: slow) == slow
+    assert kept_speeds(tmp_path, lambda: MITE) == MITE
+    assert kept_speeds(tmp_path, never) == MITE
 
 
 @pytest.mark.parametrize(
@@ -70,9 +78,10 @@ def test_a_folder_that_cannot_be_written_costs_only_the_keeping(tmp_path, caplog
     assert "measured again next time" in caplog.text
 
 
-def test_bytes_beyond_the_cache_come_from_memory():
+def test_bytes_beyond_the_caches_come_from_memory():
     assert MITE.moved_ns(500) == 10
-    assert MITE.moved_ns(2000) == 20 + 100
+    assert MITE.moved_ns(2000) == 20 + 50
+    assert MITE.moved_ns(20_000) == 20 + 750 + 400
 
 
 def test_a_kernel_is_bound_by_what_takes_longest():

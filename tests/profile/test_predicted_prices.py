@@ -22,6 +22,7 @@ GRAPH = chain_graph(3)
 SPEEDS = LaneSpeeds(
     flops_per_ns=100,
     memory_bytes_per_ns=10,
+    shared_bytes_per_ns=10,
     cached_bytes_per_ns=50,
     cache_bytes=1 << 20,
     hop_ns=60,

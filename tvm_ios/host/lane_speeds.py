@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tvm_ios.errors import HostError
-from tvm_ios.host.latency import core_to_core_ns
+from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import processor_name, usable_cores
 from tvm_ios.support.c_compiler import NativeSource
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
@@ -37,20 +37,26 @@ _PART_BYTES = 4 << 20
 _LAPS = 3
 """Times that the buffers are walked through; in the first their pages are still new."""
 _CACHE_LAPS = 200
+_SHARED_CACHES = 16
+"""Size of the cache that cores share, over that of the second one: virtual machines do not say."""
 _USUAL_CACHE_BYTES = 1 << 19
 """Second cache of a core where the system does not say."""
+
+_SPEEDS = ("flops_per_ns", "memory_bytes_per_ns", "shared_bytes_per_ns", "cached_bytes_per_ns")
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneSpeeds:
-    """Speeds of one lane, the others idle: what no kernel exceeds."""
+    """Speeds of one lane, the others idle: hardly any kernel exceeds them."""
 
     flops_per_ns: float
     """Float32 operations a nanosecond (GFLOP/s); a multiply-add counts as two."""
     memory_bytes_per_ns: float
     """Bytes read or written a nanosecond, of buffers that no cache holds."""
+    shared_bytes_per_ns: float
+    """Bytes read or written a nanosecond of buffers four times as large as the second cache."""
     cached_bytes_per_ns: float
     """Bytes read or written a nanosecond within the second cache."""
     cache_bytes: int
@@ -61,20 +67,32 @@ class LaneSpeeds:
     """Nanoseconds from one kernel to the next on a lane."""
 
     def moved_ns(self, size_bytes: float) -> float:
-        """Least nanoseconds to read and write so many bytes: what the cache holds from there."""
+        """Nanoseconds to read and write so many bytes: what caches hold comes from there.
+
+        The cache that cores share counts as sixteen times the second one.
+        """
         cached = min(size_bytes, self.cache_bytes)
-        return cached / self.cached_bytes_per_ns + (size_bytes - cached) / self.memory_bytes_per_ns
+        shared = min(size_bytes - cached, (_SHARED_CACHES - 1) * self.cache_bytes)
+        return (
+            cached / self.cached_bytes_per_ns
+            + shared / self.shared_bytes_per_ns
+            + (size_bytes - cached - shared) / self.memory_bytes_per_ns
+        )
 
     def bound_ns(self, flops: int, size_bytes: int) -> float:
-        """Least nanoseconds of a kernel: of its arithmetic, of its bytes, of its start."""
+        """Nanoseconds that bound a kernel: of its arithmetic, of its bytes, of its start.
+
+        Some come below: the first cache is faster, and padding need not be computed.
+        """
         return max(flops / self.flops_per_ns, self.moved_ns(size_bytes), self.launch_ns)
 
     def as_text(self) -> str:
         """Speeds as one line of text."""
         return (
-            f"{self.flops_per_ns:g} GFLOP/s of float32, {self.memory_bytes_per_ns:g} GB/s from "
-            f"memory, {self.cached_bytes_per_ns:g} GB/s within {self.cache_bytes / 2**20:g} MiB, "
-            f"{self.hop_ns:g} ns to another core, {self.launch_ns:g} ns to start a kernel"
+            f"{self.flops_per_ns:g} GFLOP/s of float32; {self.cached_bytes_per_ns:g} GB/s within "
+            f"{self.cache_bytes / 2**20:g} MiB, {self.shared_bytes_per_ns:g} beyond, "
+            f"{self.memory_bytes_per_ns:g} from memory; {self.hop_ns:g} ns to another core, "
+            f"{self.launch_ns:g} ns to start a kernel"
         )
 
 
@@ -95,17 +113,21 @@ def kept_speeds(folder: Path, measure: Callable[[], LaneSpeeds] | None = None) -
     """Speeds that a folder has for this machine; they are measured where it has none.
 
     They are kept under processor, cores and the digest of what measures. A damaged file is told and
-    made anew. Processes that measure at once each write a whole file, and the last one's stays.
+    made anew. Processes that measure at once each write a whole file, and the last one's stays. In
+    the slow mode of a virtual machine nothing is kept.
     """
     path = folder / f"{_key()}.json"
     require_own(path)
-    found = _read(path)
-    if found is None:
-        found = (measure or measure_speeds)()
-        try:
-            write_bytes(path, f"{to_json(LaneSpeeds, found)}\n".encode(), mode=0o644)
-        except OSError as error:
-            _LOG.warning("speeds of a lane are measured again next time: cannot write %s", error)
+    known = _read(path)
+    if known is not None:
+        return known
+    found = (measure or measure_speeds)()
+    if latency_mode(found.hop_ns) is LatencyMode.SLOW:
+        return found
+    try:
+        write_bytes(path, f"{to_json(LaneSpeeds, found)}\n".encode(), mode=0o644)
+    except OSError as error:
+        _LOG.warning("speeds of a lane are measured again next time: cannot write %s", error)
     return found
 
 
@@ -129,6 +151,7 @@ def measure_speeds() -> LaneSpeeds:
             _rounded(peak(ctypes.byref(ctypes.c_int(core)), 1, _STEPS)) for _ in range(_SAMPLES)
         ),
         memory_bytes_per_ns=_rounded(moved(core, _MEMORY_BYTES, _PART_BYTES, _LAPS)),
+        shared_bytes_per_ns=_rounded(moved(core, 8 * half, 8 * half, _CACHE_LAPS // 8)),
         cached_bytes_per_ns=_rounded(moved(core, half, half, _CACHE_LAPS)),
         cache_bytes=cache_bytes,
         hop_ns=_rounded(core_to_core_ns() or 0.0),
@@ -169,7 +192,7 @@ def _read(path: Path) -> LaneSpeeds | None:
 
 def _speeds_in(text: str) -> LaneSpeeds:
     found = noun_from(LaneSpeeds, parse_json(text, "the file"), whole=True)
-    for name in ("flops_per_ns", "memory_bytes_per_ns", "cached_bytes_per_ns"):
+    for name in _SPEEDS:
         if getattr(found, name) <= 0:
             raise UnreadableValueError(
                 f"{name} is {getattr(found, name)}; expected a speed above 0"

@@ -20,11 +20,11 @@ SAMPLE = Sample(
     alone_ns=200,
     helped_ns=125,
     lanes=2,
-    bound_ns=100.0,
 )
 SPEEDS = LaneSpeeds(
     flops_per_ns=(1 << 24) / 100,
     memory_bytes_per_ns=1e6,
+    shared_bytes_per_ns=1e6,
     cached_bytes_per_ns=1e6,
     cache_bytes=1 << 20,
     hop_ns=60,
@@ -37,7 +37,8 @@ def test_a_row_is_the_median_of_distinct_operators():
         [
             replace(SAMPLE, workload=f"w{alone_ns}", alone_ns=alone_ns, helped_ns=alone_ns)
             for alone_ns in (100, 200, 250, 250, 400)
-        ]
+        ],
+        SPEEDS,
     )
     assert (row.kind, row.maker, row.count) == ("conv2d, channels last", "onednn", 4)
     assert row.reached == pytest.approx(0.45)
@@ -45,9 +46,9 @@ def test_a_row_is_the_median_of_distinct_operators():
 
 
 def test_a_spread_is_never_small_and_for_few_operators_larger():
-    (few,) = rows_of([SAMPLE])
+    (few,) = rows_of([SAMPLE], SPEEDS)
     assert (few.spread, few.serial) == (FEW_SPREAD, 0.25)
-    (many,) = rows_of([replace(SAMPLE, workload=f"w{number}") for number in range(9)])
+    (many,) = rows_of([replace(SAMPLE, workload=f"w{number}") for number in range(9)], SPEEDS)
     assert many.spread == LEAST_SPREAD
 
 

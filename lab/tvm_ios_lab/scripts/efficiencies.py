@@ -10,7 +10,7 @@ that ``tune`` chooses, and each of its operators priced by every maker, with and
 least of several short samples, which others on the machine disturb least. Samples go to
 ``lab/results/efficiencies.json``, and the table made of all of them to
 ``tvm_ios/cost/efficiencies.json``. What is printed holds predictions against measured prices by
-kind; each network's are predicted without its own samples.
+kind; each network's are predicted without its own samples. On another processor all begins anew.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.graph import Convolution, Operator
 from tvm_ios.cost.efficiencies import SHIPPED, Efficiencies, Efficiency, ShapeClass, kind_of
+from tvm_ios.host import processor_name
 from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
@@ -63,8 +64,6 @@ class Sample:
     alone_ns: int
     helped_ns: int
     lanes: int
-    bound_ns: float
-    """Bound by the speeds of the machine that measured."""
 
     def operator(self) -> Operator:
         """Operator of these facts, for the library to classify."""
@@ -78,10 +77,9 @@ class Sample:
             convolution=_convolution(self.layout) if self.layout else None,
         )
 
-    @property
-    def reached(self) -> float:
-        """Share of the bound on one lane."""
-        return self.bound_ns / self.alone_ns
+    def reached(self, speeds: LaneSpeeds) -> float:
+        """Share of the bound on one lane, by the speeds of the machine that measured."""
+        return speeds.bound_ns(self.flops, self.memory_bytes) / self.alone_ns
 
     @property
     def serial(self) -> float:
@@ -102,11 +100,17 @@ def main() -> None:
     speeds = lane_speeds()
     if speeds is None:
         parser.error("the speeds of a lane need a C compiler; install one")
-    stored: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"samples": []}
+    stored: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    if stored and stored["machine"]["processor"] == processor_name():
+        speeds = LaneSpeeds(**stored["speeds"])
+    elif arguments.networks:
+        stored = {"samples": []}
+    else:
+        parser.error(f"{FILE} has no samples of this processor; name networks to measure")
     samples = [Sample(**each) for each in stored["samples"]]
     for name in arguments.networks:
         title = f"{name}, TVM only" if arguments.without_libraries else name
-        found = list(_measured(name, title, speeds, arguments))
+        found = list(_measured(name, title, arguments))
         print(f"{title}: {len(found)} prices", flush=True)
         samples = [each for each in samples if each.network != title] + found
         origin = Measurement.here(program_command("tvm_ios_lab.scripts.efficiencies")).origin()
@@ -115,13 +119,11 @@ def main() -> None:
         head = json.dumps({name: each for name, each in stored.items() if name != "samples"})
         FILE.write_text(f'{head[:-1]},\n"samples": [\n{rows}\n]}}\n')
     origin = {name: stored[name] for name in ("command", "commit", "machine", "taken_at")}
-    SHIPPED.write_text(Efficiencies(rows_of(samples)).to_json(origin))
+    SHIPPED.write_text(Efficiencies(rows_of(samples, speeds)).to_json(origin))
     print(held_against(samples, speeds).as_markdown())
 
 
-def _measured(
-    name: str, title: str, speeds: LaneSpeeds, arguments: argparse.Namespace
-) -> Iterator[Sample]:
+def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[Sample]:
     """Prices of a network of the catalogue, each distinct operator once."""
     from tvm_ios.devices.library_choice import LibraryChoice  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
@@ -178,11 +180,10 @@ def _measured(
                     alone_ns=min(prices[maker][index].alone_ns for prices in passes),
                     helped_ns=min(prices[maker][index].helped_ns for prices in passes),
                     lanes=call.lanes,
-                    bound_ns=speeds.bound_ns(operator.flops, operator.memory_bytes),
                 )
 
 
-def rows_of(samples: Iterable[Sample]) -> list[Efficiency]:
+def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:
     """Rows of the table: medians of all samples of a kind, a class and a maker."""
     pools: dict[tuple[str, ShapeClass, str], dict[str, Sample]] = defaultdict(dict)
     for sample in samples:
@@ -191,7 +192,7 @@ def rows_of(samples: Iterable[Sample]) -> list[Efficiency]:
         pools[key][sample.workload] = sample
     rows = []
     for (kind, shape, maker), pool in sorted(pools.items(), key=lambda each: _order(*each[0])):
-        reached = [each.reached for each in pool.values()]
+        reached = [each.reached(speeds) for each in pool.values()]
         middle = median(reached)
         off = sorted(abs(math.log(each / middle)) for each in reached)
         spread = math.exp(off[min(len(off) - 1, math.ceil(SHARE * len(off)) - 1)])
@@ -219,7 +220,7 @@ def held_against(samples: list[Sample], speeds: LaneSpeeds) -> Table:
         predictor = PricePredictor(
             speeds=speeds,
             lanes=max(each.lanes for each in samples),
-            efficiencies=Efficiencies(rows_of(others)),
+            efficiencies=Efficiencies(rows_of(others, speeds)),
         )
         for each in samples:
             if each.network == network:
