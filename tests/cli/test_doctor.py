@@ -16,6 +16,7 @@ def test_this_environment_is_ready(run_python):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "dialects      relay" in done.stdout
     assert "(TVM_NUM_THREADS=1)" in done.stdout
+    assert "GFLOP/s of float32" in done.stdout
     assert done.stdout.endswith("The CPU path is ready.\n")
 
 
@@ -25,6 +26,7 @@ def test_json_holds_the_same_facts(run_python):
     report = json.loads(done.stdout)
     assert report["problems"] == []
     assert report["tvm"]["threads"] == 1
+    assert report["lane_speeds"]["flops_per_ns"] > 0
     assert report["tvm_num_threads"] == "1"
     assert report["latency_mode"] in (None, "fast", "slow")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import tvm
 
 from tests.onnx_models import two_ways, write_two_ways
-from tvm_ios.devices.traits import GPU
+from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.driver.ceiling import graph_ceiling, module_graph, onnx_graph, told_ceiling
 from tvm_ios.driver.model_source import ModelSource, from_onnx
 from tvm_ios.driver.onnx_file import OnnxFile
@@ -56,6 +57,18 @@ def test_the_line_is_logged_and_empty_for_what_no_graph_executor_runs(fork, capl
     assert "on 8 lanes" in told_ceiling(partial(module_graph, *fork), 8, GPU)
     for nothing in (None, tvm.IRModule()):
         assert told_ceiling(partial(module_graph, nothing, None), 2) == ""
+
+
+def test_a_faster_lane_has_less_work(fork):
+    graph = module_graph(*fork)
+    typical, faster = (
+        graph_ceiling(graph, [2], CPU, replace(CPU.speeds, flops_per_ns=speed))
+        for speed in (CPU.speeds.flops_per_ns, 4 * CPU.speeds.flops_per_ns)
+    )
+    assert typical == graph_ceiling(graph, [2])
+    assert faster.work_ns < typical.work_ns
+    # A GPU's rates are its kind's.
+    assert graph_ceiling(graph, [2], GPU, CPU.speeds) == graph_ceiling(graph, [2], GPU)
 
 
 @pytest.mark.slow

@@ -360,6 +360,8 @@ def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) ->
     assert not any(phase.startswith(("build ", "check ")) for phase in report.phase_s)
     counts = report.counts()
     assert counts["stages_possible"] == counts["operators"]
+    assert set(report.comparison.names) <= {"sequential", "ios + list"}
+    assert any("are predictions by the speeds of a lane" in note for note in report.notes)
 
 
 @pytest.mark.slow

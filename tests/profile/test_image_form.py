@@ -42,7 +42,8 @@ def fake_call() -> SimpleNamespace:
     def opened() -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(libraries=lambda _: SimpleNamespace(open=lambda each: each))
 
-    return SimpleNamespace(open=opened, database=None, lanes=2, device=SimpleNamespace(traits=CPU))
+    device = SimpleNamespace(speeds=CPU.speeds)
+    return SimpleNamespace(open=opened, database=None, lanes=2, device=device)
 
 
 def form_by(price_ns: Callable[[FusedFunction], int], body: relay.Expr, **more) -> ImageForm | None:

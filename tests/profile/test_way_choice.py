@@ -10,13 +10,16 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pricing import LANES, MEASURE, chain_graph, plain_choice, plain_prices
+from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.trace import TraceEvent
-from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile import way_choice
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import LONG_NS, TVM, OperatorChoice
+from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import (
     LEAST_ROUNDS,
@@ -29,12 +32,14 @@ from tvm_ios.profile.way_choice import (
     keep_way,
     known_way,
     least_traced_ns,
+    predicted_prices,
     settled_choice,
     settled_prices,
     ways_in_network,
     ways_to_trace,
     with_choice,
 )
+from tvm_ios.search.baselines import sequential_schedule
 
 GRAPH = chain_graph(4)
 NAMES = [operator.name for operator in GRAPH.operators]
@@ -119,6 +124,43 @@ def test_prices_are_settled_by_measuring(kernels: MeasuredKernels) -> None:
     assert kernels.counters.priced > 0
     assert set(prices.choice.unsplit) <= set(prices.choice.prices.choice().short)
     assert prices.alone_ns == prices.choice.alone_ns
+
+
+def test_nothing_is_run_where_one_maker_computes_what_is_predicted(
+    kernels: MeasuredKernels,
+) -> None:
+    prices = settled_prices(kernels, predict=True)
+    graph, needs_no_kernel = prices.graph, kernels.runner.needs_no_kernel
+    stages = [Stage(((index,),)) for index in range(len(graph))]
+    told_ns = [
+        1 if needs_no_kernel(index) else prices.choice.prices.price_ns(index, TVM)
+        for index in range(len(graph))
+    ]
+    assert prices.price(graph, stages) == told_ns
+    assert prices.known_ns(sequential_schedule(graph)) == tuple(told_ns)
+    assert kernels.counters.requested == 0
+    assert prices.is_predicted
+    (note,) = (note for note in prices.notes if "predictions by the speeds of a lane" in note)
+    kernels_needed = sum(not needs_no_kernel(index) for index in range(len(graph)))
+    assert note.startswith(f"times of {kernels_needed} operators are predictions")
+
+
+@pytest.mark.slow(1)
+def test_close_calls_are_measured_and_nothing_else(
+    kernels: MeasuredKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(way_choice, "close_calls", lambda _prices: (0, 2))
+    prices = predicted_prices(kernels)
+    errors = [price.error for price in prices.by_maker[TVM].values()]
+    assert errors[0] == errors[2] == 1
+    assert prices.predicted == sum(error > 1 for error in errors) > 0
+    assert 0 < kernels.counters.priced <= 4
+
+
+@pytest.mark.slow(1)
+def test_a_measured_call_tells_how_far_off_predictions_were(kernels: MeasuredKernels) -> None:
+    prices = StagePrices(kernels, measure_operators(kernels).choice())
+    assert any(note.startswith("a prediction of all operators") for note in prices.notes)
 
 
 class Traced:

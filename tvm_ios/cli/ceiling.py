@@ -17,6 +17,7 @@ from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
+from tvm_ios.host.lane_speeds import lane_speeds
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
@@ -30,8 +31,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "ceiling",
         description="Print the work of a model, its critical path, and the most that scheduling "
-        "between operators can gain on CPUs, by rough speeds. Nothing is compiled or timed; an "
-        "ONNX file does not even need TVM.",
+        "between operators can gain on CPUs, by rough speeds. Nothing of the model is compiled or "
+        "timed; an ONNX file does not even need TVM.",
     )
     add_model_options(parser)
     parser.add_argument(
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     graph = _graph(arguments)
     from tvm_ios.driver.ceiling import graph_ceiling  # noqa: PLC0415 - it needs NumPy
 
-    found = graph_ceiling(graph, lanes)
+    found = graph_ceiling(graph, lanes, speeds=lane_speeds())
     if arguments.json:
         print(json.dumps(asdict(found), indent=1))
     else:
@@ -79,7 +80,8 @@ def tell_onnx_ceiling(file: OnnxFile, arguments: argparse.Namespace) -> bool:
     from tvm_ios.driver.ceiling import onnx_graph, told_ceiling  # noqa: PLC0415 - as in run
 
     with shown_ceiling():
-        told_ceiling(partial(onnx_graph, file), arguments.lanes or default_lanes())
+        lanes = arguments.lanes or default_lanes()
+        told_ceiling(partial(onnx_graph, file), lanes, speeds=lane_speeds())
     return True
 
 

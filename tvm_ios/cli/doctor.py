@@ -55,6 +55,7 @@ def as_text(report: HostReport) -> str:
         ("cores", f"{report.cores}, of which this process may use {report.lanes}"),
         ("tvm threads", _threads(report)),
         ("core to core", _latency(report)),
+        ("a lane", report.lane_speeds and report.lane_speeds.as_text()),
         ("gpu", "; ".join(gpu.devices)),
         ("driver", gpu.driver_cuda and f"serves CUDA {gpu.driver_cuda}"),
         ("nvcc", gpu.nvcc),

@@ -17,6 +17,7 @@ from tvm_ios.devices.protocol import (
 from tvm_ios.devices.traits import GPU, DeviceTraits
 from tvm_ios.errors import OptionError
 from tvm_ios.host import read_clocks
+from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
 from tvm_ios.runtime.gpu.device import CudaDevice, DeviceFacts, require_arch
@@ -62,6 +63,11 @@ class GpuDevice:
     def target(self) -> str:
         """TVM target of the GPU's architecture."""
         return f"cuda -arch={self.facts.arch}"
+
+    @property
+    def speeds(self) -> LaneSpeeds:
+        """Speeds of a typical GPU: nothing is measured."""
+        return self.traits.speeds
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from tvm_ios.devices.protocol import (
 )
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.host import default_lanes, host_target, processor_name
+from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
@@ -46,6 +47,11 @@ class LocalCpu:
     def target(self) -> str:
         """Best TVM target for the processor."""
         return host_target()
+
+    @property
+    def speeds(self) -> LaneSpeeds:
+        """Speeds of a core, measured once; those of a typical one without a C compiler."""
+        return lane_speeds() or self.traits.speeds
 
     def require_lanes(self, lanes: int | None) -> int:
         """Number of lanes; all usable cores where omitted."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from tvm_ios.devices.traits import DeviceTraits
+from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
@@ -135,6 +136,11 @@ class MeasuringDevice(Protocol):
     @property
     def traits(self) -> DeviceTraits:
         """Speed and abilities that all devices of its kind share."""
+        ...
+
+    @property
+    def speeds(self) -> LaneSpeeds:
+        """Speeds of one lane; those of a typical one where they cannot be measured."""
         ...
 
     @property

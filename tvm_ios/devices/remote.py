@@ -20,6 +20,7 @@ from tvm.contrib import cc
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
+from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
@@ -56,6 +57,11 @@ class RemoteDevice:
     def executor_digest(self) -> str:
         """Digest of the lane executor that is sent to the device."""
         return REMOTE_LANES.digest
+
+    @property
+    def speeds(self) -> LaneSpeeds:
+        """Speeds of a typical core: nothing is measured there."""
+        return self.traits.speeds
 
     @property
     def notes(self) -> tuple[str, ...]:

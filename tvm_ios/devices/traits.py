@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_ios.core.graph import Operator
+from tvm_ios.host.lane_speeds import LaneSpeeds
 
 __all__ = ["CPU", "GPU", "DeviceTraits", "Rates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Rough speeds of one lane: enough to choose lanes and copies."""
+    """Rough speeds of one lane: enough to choose lanes and copies.
+
+    The same on all machines: a price is of so many copies, and is kept under no speed.
+    """
 
     flops_per_ns: int
     bytes_per_ns: int
@@ -40,6 +44,8 @@ class DeviceTraits:
     """Traits of every device of a kind."""
 
     rates: Rates
+    speeds: LaneSpeeds
+    """Speeds of a typical lane, where nobody has measured those of the device."""
     idle_lanes_help: bool
     """True if a long operator is faster where other lanes are idle; streams do not help each
     other."""
@@ -66,6 +72,15 @@ CPU = DeviceTraits(
     rates=Rates(
         flops_per_ns=50, bytes_per_ns=10, least_ns=1, most_copies=8, longest_program_ns=400_000
     ),
+    speeds=LaneSpeeds(
+        flops_per_ns=260,
+        memory_bytes_per_ns=38,
+        shared_bytes_per_ns=100,
+        cached_bytes_per_ns=250,
+        cache_bytes=1 << 20,
+        hop_ns=44,
+        launch_ns=5,
+    ),
     idle_lanes_help=True,
     concurrency_overhead_percent=20,
     convolves_transposed=True,
@@ -83,6 +98,15 @@ GPU = DeviceTraits(
         least_ns=3000,
         most_copies=48,
         longest_program_ns=200_000,
+    ),
+    speeds=LaneSpeeds(
+        flops_per_ns=5000,
+        memory_bytes_per_ns=1000,
+        shared_bytes_per_ns=1000,
+        cached_bytes_per_ns=1000,
+        cache_bytes=0,
+        hop_ns=0,
+        launch_ns=3000,
     ),
     idle_lanes_help=False,
     concurrency_overhead_percent=0,

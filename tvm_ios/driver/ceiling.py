@@ -15,6 +15,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.errors import ModelError
+from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.plan.lanes import CORES, STREAMS
 from tvm_ios.search.ceiling import Ceiling, ceiling_of
 
@@ -27,17 +28,29 @@ LOG = logging.getLogger(__name__)
 """Logger of ceilings alone, which the command line shows where it shows no decisions."""
 
 
-_SPEEDS = replace(CPU.rates, flops_per_ns=125, bytes_per_ns=25)
-"""Speeds of a core at which kernels run in large networks. Those that choose lanes are lower, and
-with them small operators would seem long enough to split."""
+SHARE_OF_PEAK = 0.48
+"""Share of a lane's peak at which kernels run in large networks, about. With the speeds that choose
+lanes, which are lower, small operators would seem long enough to split."""
+SHARE_OF_MEMORY = 0.66
+"""Likewise, the share of its speed from memory at which they move bytes."""
 
 
 def graph_ceiling(
-    graph: OperatorGraph, lanes: Sequence[int], traits: DeviceTraits = CPU
+    graph: OperatorGraph,
+    lanes: Sequence[int],
+    traits: DeviceTraits = CPU,
+    speeds: LaneSpeeds | None = None,
 ) -> Ceiling:
-    """Ceiling of a graph on devices of a kind, by the kind's rough speeds."""
+    """Ceiling of a graph on devices of a kind, by speeds of a lane; typical ones where omitted."""
     splits = traits.idle_lanes_help
-    rates = _SPEEDS if traits is CPU else traits.rates
+    known = speeds or traits.speeds
+    rates = traits.rates
+    if splits:
+        rates = replace(
+            rates,
+            flops_per_ns=round(SHARE_OF_PEAK * known.flops_per_ns),
+            bytes_per_ns=round(SHARE_OF_MEMORY * known.memory_bytes_per_ns),
+        )
     return ceiling_of(
         graph,
         [0 if each.view else rates.guess_ns(each) for each in graph.operators],
@@ -48,11 +61,14 @@ def graph_ceiling(
 
 
 def told_ceiling(
-    graph_of: Callable[[], OperatorGraph], lanes: int, traits: DeviceTraits = CPU
+    graph_of: Callable[[], OperatorGraph],
+    lanes: int,
+    traits: DeviceTraits = CPU,
+    speeds: LaneSpeeds | None = None,
 ) -> str:
     """Line on the ceiling of a graph, logged; empty for a model that no graph executor runs."""
     try:
-        line = graph_ceiling(graph_of(), [lanes], traits).line()
+        line = graph_ceiling(graph_of(), [lanes], traits, speeds).line()
     except ModelError:
         return ""
     LOG.info("ceiling: %s", line)

@@ -25,7 +25,7 @@ class Effort(Enum):
     """Effort of a call: the time it may take to find a fast model."""
 
     QUICK = "quick"
-    """A good answer in seconds: single operators are priced, and a list is made of them."""
+    """A good answer in seconds: times of operators are predicted, and a list is made of them."""
     BALANCED = "balanced"
     """Search of stages as well, and races of forms, in a minute or two; the default."""
     THOROUGH = "thorough"
@@ -46,7 +46,9 @@ LEVELS: Mapping[Effort, Mapping[str, Any]] = MappingProxyType(
         Effort.QUICK: {
             "search": SearchOptions(list_only=True),
             # Fewer samples than other levels take, which so measure these prices anew.
-            "measure": MeasureOptions(repeat=3, max_repeat=4, mode=ModeOptions(patience_s=2.0)),
+            "measure": MeasureOptions(
+                repeat=3, max_repeat=4, predict=True, mode=ModeOptions(patience_s=2.0)
+            ),
             "compare": CompareOptions(
                 longest_s=2.0, min_repeat_ms=2.0, mode=ModeOptions(patience_s=2.0)
             ),

@@ -259,7 +259,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         measure=options.measure,
     )
     ceiling = told_ceiling(
-        partial(module_graph, given.mod, given.params), call.lanes, device.traits
+        partial(module_graph, given.mod, given.params), call.lanes, device.traits, device.speeds
     )
     if target is None:
         target = device.target

@@ -7,10 +7,10 @@ were moved to other sockets); meanwhile several lanes gain nothing.
 from __future__ import annotations
 
 import ctypes
-import os
 from enum import Enum
 from pathlib import Path
 
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.support.c_compiler import compile_shared
 
 __all__ = ["LatencyMode", "core_to_core_ns", "latency_mode"]
@@ -35,7 +35,7 @@ def core_to_core_ns() -> float | None:
     None if this process has only one core, or two threads cannot be held on two cores. Takes
     milliseconds, a second at most.
     """
-    cores = sorted(os.sched_getaffinity(0))
+    cores = usable_cores()
     if len(cores) < 2:
         return None
     measure = ctypes.CDLL(str(compile_shared(_SOURCE))).tvm_ios_ping_pong_ns

@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["default_lanes", "processor_name", "target_candidates"]
+__all__ = ["default_lanes", "processor_name", "target_candidates", "usable_cores"]
 
 # Per x86 target, best first: the oldest LLVM that knows it, and features it must find in
 # /proc/cpuinfo. The names stand for feature sets: they serve AMD processors as well.
@@ -31,6 +31,20 @@ def default_lanes(
     cores = len(os.sched_getaffinity(0))
     quota = _cgroup_cores(cgroup_root, membership)
     return max(1, cores if quota is None else min(cores, int(quota)))
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores this process may use, ascending.
+
+    The union over its threads, since TVM binds its own threads to single cores.
+    """
+    cores: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            cores |= os.sched_getaffinity(int(thread.name))
+        except ProcessLookupError:
+            continue
+    return tuple(sorted(cores))
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

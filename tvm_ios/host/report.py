@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host.gpu import GpuReport, describe_gpu
+from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import default_lanes, processor_name
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
@@ -36,6 +37,8 @@ class HostReport:
     tvm_num_threads: str | None
     c_compiler: str | None
     hop_ns: float | None
+    lane_speeds: LaneSpeeds | None
+    """Speeds of a lane as kept, measured now where none were; None without a C compiler."""
     tvm: TvmReport
     gpu: GpuReport
     onednn: str | None
@@ -84,6 +87,7 @@ def describe_host() -> HostReport:
         tvm_num_threads=os.environ.get("TVM_NUM_THREADS"),
         c_compiler=compiler,
         hop_ns=hop_ns,
+        lane_speeds=lane_speeds(),
         tvm=tvm,
         gpu=gpu,
         onednn=None if onednn.version is None else f"{onednn.version.as_text()} at {onednn.path}",

@@ -83,10 +83,15 @@ class MeasureOptions:
     may lie four times as far below."""
     batch_size: int = 32
     """Number of stages measured and stored together: the most that a kill -9 can lose."""
+    predict: bool = False
+    """True predicts the times of operators on CPUs where no stages are searched (``list_only``),
+    and measures those whose makers are closer than the errors of predictions."""
     mode: ModeOptions = field(default_factory=ModeOptions)
     """Thresholds of the machine's slow mode, and how long to wait."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.predict, bool):
+            raise OptionError(f"predict is {self.predict!r}; give True or False")
         require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)
         require_whole_fields(self, max_repeat=self.repeat)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):

@@ -105,7 +105,9 @@ def schedule_build(
     ):
         kernels = MeasuredKernels(runner, database=call.database, options=call.measure)
         found = find_schedules(
-            settled_prices(kernels, on_batch=tell),
+            settled_prices(
+                kernels, predict=call.measure.predict and search.list_only, on_batch=tell
+            ),
             {Contestant.IOS.value: search},
             call.clock,
             call.budget,
@@ -165,7 +167,12 @@ def find_schedules(
     }
     schedules = {
         Contestant.SEQUENTIAL.value: in_order,
-        **({} if len(hopeless) == len(limits) else {Contestant.GREEDY.value: greedy}),
+        # Where prices are predicted one race has to do, of few.
+        **(
+            {}
+            if prices.is_predicted or len(hopeless) == len(limits)
+            else {Contestant.GREEDY.value: greedy}
+        ),
         **{name: found.schedule for name, found in searches.items()},
     }
     for name, begun in lists.items():
@@ -177,14 +184,16 @@ def find_schedules(
         runner = prices.kernels.runner
         helps, lanes = runner.idle_lanes_help, runner.lanes
         lanes = lanes if helps else min(lanes, widest_stage(start))
-        seeds = LIST_SEEDS if budget.allows(reserve_s) else range(1)
+        raced = budget.allows(reserve_s) and not prices.is_predicted
+        seeds = LIST_SEEDS if raced else range(1)
         with prices.kernels.resumable():
             listed = fastest_list(prices, start, lanes=lanes, seeds=seeds)
         if listed.num_home_lanes > 1:
             schedules[name] = listed
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
     choice = prices.choice
-    if set(choice.makers) != {TVM} and choice.prices.own_ratio <= MOST_OWN:
+    has_rivals = set(choice.makers) != {TVM} and not prices.is_predicted
+    if has_rivals and choice.prices.own_ratio <= MOST_OWN:
         # What a network does to caches may favour the kernels that lost alone.
         annotated[Contestant.OWN_KERNELS.value] = replace(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()

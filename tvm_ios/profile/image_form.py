@@ -16,7 +16,7 @@ from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
-from tvm_ios.devices.traits import Rates
+from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.functions.primitive import type_bytes
@@ -32,9 +32,10 @@ __all__ = ["cheapest_form", "form_by_prices"]
 
 TVM_CHANNELS_LAST = 10
 """Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
-CACHED = 3
-"""Factor by which copies between two operators are faster than from memory, since most lie in
-caches."""
+SHARE_OF_PEAK = 0.19
+"""Share of a lane's peak that TVM's kernels reach in blocks, about."""
+SHARE_OF_CACHE = 0.12
+"""Share of a lane's speed within its second cache at which copies between two operators run."""
 UNBLOCKED = 5
 """Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
 LEAST_MOVE_NS = 500
@@ -76,7 +77,7 @@ def cheapest_form(
         opened = session.libraries(call.database).open(library)
         costs = _Costs(
             priced=lambda functions: _priced(functions, library, opened),
-            rates=call.device.traits.rates,
+            speeds=call.device.speeds,
             lanes=call.lanes,
             block=float32_lanes(target),
             pads=pads,
@@ -98,10 +99,12 @@ def _priced(
 class _Costs:
     """Costs of forms on one device."""
 
-    def __init__(self, *, priced: Priced, rates: Rates, lanes: int, block: int, pads: bool) -> None:
+    def __init__(
+        self, *, priced: Priced, speeds: LaneSpeeds, lanes: int, block: int, pads: bool
+    ) -> None:
         self._priced = priced
-        self._rates = rates
-        self._lanes = lanes
+        self._flops_per_ns = SHARE_OF_PEAK * speeds.flops_per_ns * lanes
+        self._bytes_per_ns = SHARE_OF_CACHE * speeds.cached_bytes_per_ns * lanes
         self.block = block
         self._pads = pads
 
@@ -171,11 +174,11 @@ class _Costs:
     def _guess_ns(self, placed: PlacedConvolution | None) -> int:
         """Nanoseconds by TVM's kernels in blocks, about."""
         flops = 0 if placed is None else placed.flops
-        return self._rates.least_ns + flops // (self._rates.flops_per_ns * self._lanes)
+        return 1 + round(flops / self._flops_per_ns)
 
     def _moved_ns(self, size_bytes: int) -> int:
         """Nanoseconds to read and write so many bytes, about."""
-        return 2 * size_bytes // (CACHED * self._rates.bytes_per_ns * self._lanes)
+        return round(2 * size_bytes / self._bytes_per_ns)
 
 
 def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:

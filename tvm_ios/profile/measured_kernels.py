@@ -14,12 +14,14 @@ from itertools import chain
 
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.efficiencies import Efficiencies
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit
 from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
+from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 
 __all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "MeasuredKernels", "measure_operators"]
@@ -72,6 +74,21 @@ class MeasuredKernels:
         """Counts and seconds of all pricing so far."""
         return self.measured.counters
 
+    def predicted(self) -> OperatorPrices:
+        """Predicted prices of all operators by each maker; nothing is run."""
+        runner = self.runner
+        predictor = PricePredictor(
+            speeds=runner.session.device.speeds,
+            lanes=runner.lanes,
+            efficiencies=Efficiencies.shipped(),
+        )
+        return predictor.prices(
+            self.graph,
+            runner.able,
+            found_ns=runner.found_ns,
+            needs_no_kernel=runner.needs_no_kernel,
+        )
+
     @contextmanager
     def resumable(self) -> Iterator[None]:
         """Context that saves prices at its end; after Ctrl-C the exception says how to go on."""
@@ -90,17 +107,23 @@ class MeasuredKernels:
 
 
 def measure_operators(
-    kernels: MeasuredKernels, *, on_batch: Callable[[MeasureCounters], None] | None = None
+    kernels: MeasuredKernels,
+    *,
+    operators: Collection[int] | None = None,
+    on_batch: Callable[[MeasureCounters], None] | None = None,
 ) -> OperatorPrices:
-    """Price every operator by each maker, with and without the help of idle lanes.
+    """Price operators by each maker, with and without the help of idle lanes.
 
     On a GPU nothing helps. A maker that takes long with help, and far longer than another one, is
-    not run without help. ``on_batch`` is called after each measured batch.
+    not run without help. All operators are priced unless some are given. ``on_batch`` is called
+    after each measured batch.
     """
     runner = kernels.runner
-    every = range(len(kernels.graph))
+    every = range(len(kernels.graph)) if operators is None else sorted(operators)
     helped = runner.graphs
     able: _Able = runner.able
+    if operators is not None:
+        able = {maker: {*every} & {*each} for maker, each in able.items()}
     ask = partial(_measured_ns, kernels, on_batch)
     if not runner.idle_lanes_help:
         found = ask([(helped, able)], every)

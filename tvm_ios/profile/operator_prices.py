@@ -1,14 +1,14 @@
 """Prices of single operators by every maker, and choices that follow from them alone.
 
-Comes between measuring and everything that is decided: all here is a frozen value, and what is
-derived from it is pure.
+Comes between measuring, or predicting, and everything that is decided: all here is a frozen value,
+and what is derived from it is pure.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
@@ -37,6 +37,8 @@ class OperatorPrice:
     help."""
     helped_ns: int
     """Nanoseconds with the help of idle lanes; the same where none help."""
+    error: float = 1.0
+    """Factor that two thirds of such prices are off by at most, either way; 1 where measured."""
 
     @property
     def is_short(self) -> bool:
@@ -46,7 +48,7 @@ class OperatorPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPrices:
-    """Prices of all operators of a graph by each maker that computes them, measured once."""
+    """Prices of all operators of a graph by each maker that computes them, each with its error."""
 
     graph: OperatorGraph
     by_maker: Mapping[str, Mapping[int, OperatorPrice]]
@@ -56,6 +58,25 @@ class OperatorPrices:
     """Nanoseconds of a core-to-core hand-off."""
     idle_lanes_help: bool = True
     """True if operators were also priced with the help of idle lanes."""
+
+    @property
+    def predicted(self) -> int:
+        """Number of operators whose price by some maker is a prediction."""
+        return len(
+            {
+                index
+                for prices in self.by_maker.values()
+                for index, price in prices.items()
+                if price.error > 1
+            }
+        )
+
+    def refined(self, measured: Mapping[str, Mapping[int, OperatorPrice]]) -> OperatorPrices:
+        """Prices with those that were measured in their places, by maker and operator."""
+        by_maker = {
+            maker: {**prices, **measured.get(maker, {})} for maker, prices in self.by_maker.items()
+        }
+        return replace(self, by_maker=by_maker)
 
     def is_unsplit(self, index: int, maker: str) -> bool:
         """True if a short operator gains too little from help.

@@ -9,11 +9,13 @@ from functools import cached_property
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
+from tvm_ios.cost.measured import Way
 from tvm_ios.errors import CostError
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.merge_prices import MergePrices, StageTerms
-from tvm_ios.profile.operator_prices import TVM, OperatorChoice
+from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
+from tvm_ios.profile.predicted_prices import how_far_off
 from tvm_ios.search.list_schedule import OperatorTimes
 
 __all__ = ["StagePrices"]
@@ -30,6 +32,8 @@ class StagePrices:
         self.graph = kernels.graph
         self.alone_ns = choice.alone_ns
         """Nanoseconds of each operator on one lane."""
+        self.is_predicted = choice.prices.predicted > 0
+        """True if single operators have the prices of the choice, which are predictions."""
         self._chosen, self._merges = _chosen_kernels(kernels, choice)
         short = {*choice.short, *choice.unsplit}
         self._long_ns = [0 if i in short else ns for i, ns in enumerate(self.alone_ns)]
@@ -51,6 +55,7 @@ class StagePrices:
             *self.kernels.measured.notes,
             *libraries,
             *([f"{left}; stock TVM runs a file with all kernels only"] if absent else ()),
+            *prediction_notes(self.kernels, self.choice.prices),
             *runner.notes,
         )
 
@@ -112,8 +117,12 @@ class StagePrices:
         terms = [self._terms(stage) for stage in stages]
         # Comparing graphs would take longer than measuring; these all live as long as the terms.
         asked = {(id(way[0]), way[1]): way for each in terms for way in each.ways}
-        priced_ns = self.kernels.measured.price([[way] for way in asked.values()])
-        known_ns = dict(zip(asked, priced_ns, strict=True))
+        known_ns = {
+            key: ns for key, way in asked.items() if (ns := self._predicted_ns(way)) is not None
+        }
+        unknown = {key: way for key, way in asked.items() if key not in known_ns}
+        priced_ns = self.kernels.measured.price([[way] for way in unknown.values()])
+        known_ns |= zip(unknown, priced_ns, strict=True)
         return [max(1, each.sum_ns(lambda way: known_ns[id(way[0]), way[1]])) for each in terms]
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
@@ -206,8 +215,19 @@ class StagePrices:
         """True if a price needs no measurement; a merge was priced before it was put somewhere."""
         record = self.kernels.measured.record
         return stage.is_merge or all(
-            record(self._chosen, part) is not None for part in self._measured_as(stage)
+            record(self._chosen, part) is not None
+            or self._predicted_ns((self._chosen, part)) is not None
+            for part in self._measured_as(stage)
         )
+
+    def _predicted_ns(self, way: Way) -> int | None:
+        """Price of a single operator by its maker, where it is none of a measured stage."""
+        graph, stage = way
+        if not self.is_predicted or graph is not self._chosen or len(stage.operators) > 1:
+            return None
+        (index,) = stage.operators
+        price = self.choice.prices.by_maker[self.choice.makers[index]][index]
+        return price.alone_ns if index in self.choice.unsplit else price.helped_ns
 
     def _libraries_of(self, schedule: InterOpSchedule) -> tuple[LibraryOperators, ...]:
         """Operators for each operator library: single operators, and merges as wholes."""
@@ -218,6 +238,22 @@ class StagePrices:
                 for index in stage.operators:
                     makers[index] = merged
         return replace(self.choice, makers=tuple(makers)).rows(self.kernels.runner.library_names)
+
+
+def prediction_notes(kernels: MeasuredKernels, prices: OperatorPrices) -> tuple[str, ...]:
+    """Note on predictions: how many prices are some, or how far off they would have been."""
+    runner = kernels.runner
+    if not runner.idle_lanes_help:
+        return ()
+    if prices.predicted:
+        measured = len(prices.graph) - prices.predicted
+        return (
+            f"times of {prices.predicted} operators are predictions by the speeds of a lane "
+            f"({runner.session.device.speeds.as_text()}); {measured} were measured, or need no "
+            "kernel",
+        )
+    off = how_far_off(kernels.predicted(), prices, runner.needs_no_kernel)
+    return (off,) if off else ()
 
 
 def _chosen_kernels(

@@ -87,6 +87,15 @@ class RelayStageRunner:
         own_operators = frozenset(range(len(built.graph))) - absent
         self.able: Mapping[str, Collection[int]] = {TVM: own_operators, **self.library_names}
         """Operators that each maker can compute: TVM those whose kernels are not absent."""
+        self.found_ns: Mapping[str, Mapping[int, int]] = {
+            library.name.key: {
+                index: found_ns
+                for index, call in calls[library.name.key].items()
+                if (found_ns := self._opened.open(library).found_ns(call.descriptor)) is not None
+            }
+            for library in built.libraries
+        }
+        """Nanoseconds of those operators on all lanes, where the library has found them out."""
         self._titles = {
             library.name.key: " ".join(
                 filter(None, (self._opened.open(library).as_text(), library.options_text))

@@ -21,6 +21,7 @@ from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.measured_kernels import SLOWEST_HOP_NS, MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
+from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
@@ -33,6 +34,7 @@ __all__ = [
     "keep_way",
     "known_way",
     "least_traced_ns",
+    "predicted_prices",
     "settled_choice",
     "settled_prices",
     "ways_in_network",
@@ -59,19 +61,39 @@ _LOG = logging.getLogger(__name__)
 
 
 def settled_prices(
-    kernels: MeasuredKernels, *, on_batch: Callable[[MeasureCounters], None] | None = None
+    kernels: MeasuredKernels,
+    *,
+    predict: bool = False,
+    on_batch: Callable[[MeasureCounters], None] | None = None,
 ) -> StagePrices:
     """Price the operators, and settle who computes each, and on which lanes.
 
-    ``on_batch`` is called after each measured batch. After Ctrl-C all prices so far are kept, and a
-    note on the exception says how to go on.
+    With ``predict`` prices of operators are predicted, except on GPUs, and their makers chosen by
+    them. ``on_batch`` is called after each measured batch. After Ctrl-C all prices so far are kept,
+    and a note on the exception says how to go on.
     """
     with kernels.resumable():
-        prices = measure_operators(kernels, on_batch=on_batch)
-        choice = settled_choice(kernels, prices)
+        if predict and kernels.runner.idle_lanes_help:
+            prices = predicted_prices(kernels, on_batch=on_batch)
+            choice = prices.choice()
+        else:
+            prices = measure_operators(kernels, on_batch=on_batch)
+            choice = settled_choice(kernels, prices)
     told = (f"{maker} {len(choice.made_by(maker))}" for maker in prices.by_maker)
     _LOG.info("operators by maker: %s; %d stay on one lane", ", ".join(told), len(choice.unsplit))
     return StagePrices(kernels, choice)
+
+
+def predicted_prices(
+    kernels: MeasuredKernels, *, on_batch: Callable[[MeasureCounters], None] | None = None
+) -> OperatorPrices:
+    """Predicted prices, with measured ones where two makers are closer than their errors."""
+    predicted = kernels.predicted()
+    close = close_calls(predicted)
+    if not close:
+        return predicted
+    measured = measure_operators(kernels, operators=close, on_batch=on_batch)
+    return predicted.refined(measured.by_maker)
 
 
 def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> OperatorChoice:

@@ -1,18 +1,16 @@
-"""Peak of the cores: float32 multiply-adds in registers, measured by a C loop."""
+"""Peak of the cores: float32 multiply-adds in registers, measured by the library's C loop."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.host.lane_speeds import LANE_SPEEDS
 from tvm_ios_lab.peers.errors import PeerError
 
 __all__ = ["Peak", "best_peak", "floor_ns", "measure_peak"]
 
-_SOURCE = Path(__file__).with_name("peak.c")
 _STEPS = 500_000
 """Steps of a sample, about 10 ms: short enough to fall between disturbances."""
 
@@ -30,12 +28,12 @@ class Peak:
 
 def measure_peak(samples: int = 50) -> Peak:
     """Measure this process's cores; takes about half a second for each, and one for all."""
-    library = ctypes.CDLL(str(compile_shared(_SOURCE, ("-O3", "-march=native"))))
+    library = LANE_SPEEDS.library
     cores = sorted(os.sched_getaffinity(0))
     return Peak(
         of_each_core=tuple(_best_gflops(library, [core], samples) for core in cores),
         of_all_cores=_best_gflops(library, cores, samples),
-        vector_bits=library.tvm_ios_peak_vector_bits(),
+        vector_bits=library.tvm_ios_vector_bits(),
     )
 
 

@@ -12,10 +12,10 @@ import pytest
 import tvm
 
 from tvm_ios.errors import ArtifactError, OptionError, PlanError
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.runtime.artifact.artifact import export_artifact, load
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer
-from tvm_ios.runtime.base.lane_pool import usable_cores
 
 
 def assert_outputs(module, expected):

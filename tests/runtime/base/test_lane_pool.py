@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.runtime.base import native_runtime
-from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError, usable_cores
+from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, address_of, shared_runtime
 from tvm_ios.support.c_compiler import compile_shared
 

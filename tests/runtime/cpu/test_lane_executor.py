@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from tests.runtime.reference_executor import ReferenceExecutor
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.lane_pool import LaneOptions, usable_cores
+from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.tvm_abi import DLTensor

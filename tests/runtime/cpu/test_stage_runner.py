@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.runtime.base.lane_pool import usable_cores
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
 from tvm_ios.runtime.libraries.processor import ThisProcessor
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import weakref
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.errors import ExecutionError, OptionError
+from tvm_ios.host.processor import usable_cores
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, NativeTraceRow, PoolOptions
 from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
 
@@ -25,7 +24,6 @@ __all__ = [
     "LaneProgram",
     "LaunchFailedError",
     "require_lanes",
-    "usable_cores",
 ]
 
 _CHUNK_NS = 50_000_000
@@ -86,20 +84,6 @@ class LaunchFailedError(ExecutionError):
         super().__init__(text)
         self.position = position
         self.text = text
-
-
-def usable_cores() -> tuple[int, ...]:
-    """Cores this process may use, ascending.
-
-    The union over its threads, since TVM binds its own threads to single cores.
-    """
-    cores: set[int] = set()
-    for thread in Path("/proc/self/task").iterdir():
-        try:
-            cores |= os.sched_getaffinity(int(thread.name))
-        except ProcessLookupError:
-            continue
-    return tuple(sorted(cores))
 
 
 def require_lanes(lanes: int, cores: int, owner: str) -> int:

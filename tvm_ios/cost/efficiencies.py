@@ -1,0 +1,210 @@
+"""Efficiencies of makers by kind and shape of operators: what share of its bound a kernel reaches.
+
+Comes before any price: with the speeds of a lane they predict one. The table beside this file was
+measured on networks of the catalogue, by ``tvm_ios_lab.scripts.efficiencies``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from tvm_ios.core.graph import Operator
+from tvm_ios.support.json_nouns import noun_from
+from tvm_ios.support.stored_value import parse_json
+
+__all__ = ["SHIPPED", "Balance", "Efficiencies", "Efficiency", "ShapeClass", "Size", "kind_of"]
+
+SHIPPED = Path(__file__).with_name("efficiencies.json")
+"""Table that comes with the library."""
+UNKNOWN_SPREAD = 3.0
+"""Spread where no row is of the maker."""
+
+
+class Balance(Enum):
+    """What an operator does most, by its floating-point operations a byte."""
+
+    MOVES = "moves"
+    """Fewer than 2 operations a byte."""
+    MIXED = "mixed"
+    """Fewer than 16."""
+    COMPUTES = "computes"
+
+
+class Size(Enum):
+    """Bytes that an operator reads and writes, against the caches of usual cores."""
+
+    TINY = "tiny"
+    """Up to 8 KiB: most of the time is the start of the kernel."""
+    SMALL = "small"
+    """Up to 64 KiB."""
+    MEDIUM = "medium"
+    """Up to 1 MiB."""
+    LARGE = "large"
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeClass:
+    """Class of shapes whose kernels reach about the same share of their bound."""
+
+    balance: Balance
+    size: Size
+
+    @classmethod
+    def of(cls, operator: Operator) -> Self:
+        """Class of an operator."""
+        size = operator.memory_bytes
+        flops_a_byte = operator.flops / max(1, size)
+        return cls(
+            Balance.MOVES
+            if flops_a_byte < 2
+            else Balance.MIXED
+            if flops_a_byte < 16
+            else Balance.COMPUTES,
+            Size.TINY
+            if size <= 1 << 13
+            else Size.SMALL
+            if size <= 1 << 16
+            else Size.MEDIUM
+            if size <= 1 << 20
+            else Size.LARGE,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Efficiency of a maker's kernels, as measured on some operators; a row of the table."""
+
+    kind: str
+    """Kind as :func:`kind_of` tells it; empty for all kinds."""
+    balance: Balance | None
+    """None for all."""
+    size: Size | None
+    """None for all."""
+    maker: str
+    """Key of an operator library, or ``tvm``."""
+    reached: float
+    """Share of the bound on one lane that they reach in the middle."""
+    serial: float
+    """Share of the time on one lane that idle lanes cannot take over, in the middle."""
+    spread: float
+    """Factor within which two thirds of the operators lie, either way; at least 1."""
+    count: int
+    """Number of distinct operators that were measured."""
+
+    def speedup(self, lanes: int) -> float:
+        """Time on one lane over that on some number of lanes, by Amdahl's law."""
+        return 1 / (self.serial + (1 - self.serial) / lanes)
+
+
+def kind_of(operator: Operator) -> str:
+    """Kind of an operator, with its layout where that decides who is fast."""
+    convolution = operator.convolution
+    if convolution is not None and convolution.layout.startswith("NHWC"):
+        return f"{operator.kind}, channels last"
+    return operator.kind
+
+
+_Key = tuple[str, Balance | None, Size | None, str]
+
+
+class Efficiencies:
+    """Table of efficiencies; where it lacks a row, coarser ones answer, pooled from its rows."""
+
+    def __init__(self, rows: Iterable[Efficiency]) -> None:
+        self.rows = tuple(rows)
+        pools: dict[_Key, list[Efficiency]] = defaultdict(list)
+        for row in self.rows:
+            for key in _keys(row.kind, row.balance, row.size, row.maker):
+                pools[key].append(row)
+        self._pooled = {key: _pooled(key, pool) for key, pool in pools.items()}
+
+    def of(self, operator: Operator, maker: str) -> Efficiency:
+        """Efficiency of a maker at an operator, from the nearest class that has rows.
+
+        First the kind in its class, then the kind, then all kinds in that class, then all.
+        """
+        shape = ShapeClass.of(operator)
+        keys = _keys(kind_of(operator), shape.balance, shape.size, maker)
+        found = (self._pooled[key] for key in keys if key in self._pooled)
+        unknown = Efficiency(
+            kind="",
+            balance=None,
+            size=None,
+            maker=maker,
+            reached=0.5,
+            serial=0.5,
+            spread=UNKNOWN_SPREAD,
+            count=0,
+        )
+        return next(found, unknown)
+
+    def to_json(self, origin: dict[str, Any]) -> str:
+        """JSON of the table, a row a line, with what its measurement was."""
+        rows = ",\n".join(json.dumps(_record(row)) for row in self.rows)
+        return f'{{"origin": {json.dumps(origin)},\n"rows": [\n{rows}\n]}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Table that :meth:`to_json` wrote.
+
+        Raises
+        ------
+        UnreadableValueError
+            If a row is not one.
+        """
+        stored = parse_json(text, "the table of efficiencies")
+        return cls(noun_from(Efficiency, row, whole=True) for row in stored.field("rows").rows())
+
+    @classmethod
+    @cache
+    def shipped(cls) -> Self:
+        """Table that comes with the library."""
+        return cls.from_json(SHIPPED.read_text("utf-8"))
+
+
+def _record(row: Efficiency) -> dict[str, Any]:
+    return {
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in asdict(row).items()
+    }
+
+
+def _keys(kind: str, balance: Balance | None, size: Size | None, maker: str) -> tuple[_Key, ...]:
+    """Keys of the pools that a row belongs to, the finest first."""
+    return (
+        (kind, balance, size, maker),
+        (kind, None, None, maker),
+        ("", balance, size, maker),
+        ("", None, None, maker),
+    )
+
+
+def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:
+    """One row for several: geometric means by their counts, and a spread that covers theirs."""
+    if len(rows) == 1:
+        return rows[0]
+    kind, balance, size, maker = key
+    count = sum(row.count for row in rows)
+    middle = sum(row.count * math.log(row.reached) for row in rows) / count
+    squares = (
+        row.count * (math.log(row.spread) ** 2 + (math.log(row.reached) - middle) ** 2)
+        for row in rows
+    )
+    return Efficiency(
+        kind=kind,
+        balance=balance,
+        size=size,
+        maker=maker,
+        reached=math.exp(middle),
+        serial=sum(row.count * row.serial for row in rows) / count,
+        spread=math.exp(math.sqrt(sum(squares) / count)),
+        count=count,
+    )
