@@ -258,18 +258,19 @@ def _take_rounds(
         )
         counts = not (round_.slow and patient)
         counted += counts
-        if counted and not budget.allows(budget.spent_s - began_s):
-            break
-        if not counts or rivals is None:
-            continue
-        if counted in looks:
-            timed = rivals(rounds)
-        # The longer a run, the more of what disturbs it is in every sample alike.
-        is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
-        enough = max(least, 0 if is_long else EARLY_LOOKS[0])
-        # Until six are fast, rounds that were dropped are among those in use.
-        taken = min(counted, len(used_rounds(rounds, options.confidence)))
-        if not timed or (clock_ns() >= end_ns and taken >= enough):
+        if counts and rivals is not None:
+            if counted in looks:
+                timed = rivals(rounds)
+            # The longer a run, the more of what disturbs it is in every sample alike.
+            is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
+            enough = max(least, 0 if is_long else EARLY_LOOKS[0])
+            # Until six are fast, rounds that were dropped are among those in use.
+            taken = min(counted, len(used_rounds(rounds, options.confidence)))
+            if not timed or (clock_ns() >= end_ns and taken >= enough):
+                break
+        late = not budget.allows(budget.spent_s - began_s)
+        if late and 0 < counted < options.rounds:
+            budget.cut(f"a race of {len(cells)} had {counted} rounds of {options.rounds}")
             break
     return rounds
 

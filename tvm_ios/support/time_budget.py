@@ -128,9 +128,9 @@ class TimeBudget:
         return TimeBudget(seconds, clock_s=self._clock_s)
 
     @property
-    def has_cuts(self) -> bool:
-        """True if something was left out or cut short."""
-        return bool(self._cuts)
+    def cuts(self) -> tuple[str, ...]:
+        """What was left out or cut short, in order."""
+        return tuple(self._cuts)
 
     @property
     def notes(self) -> tuple[str, ...]:
