@@ -65,12 +65,13 @@ class GivenDecisions:
         They are compiled with the records in force.
         """
         racers: dict[Contestant, Racer] = {}
+        operator_ns = () if main.prices is None else tuple(main.prices.alone_ns)
         for who, given in self.schedules.items():
             if any(map(given.is_of, (*found.values(), *racers.values()))):
                 continue
             schedule = given.schedule
-            if given.built is main.built and main.prices is not None:  # lanes are planned by times, and these are of here
-                schedule = replace(schedule, operator_ns=tuple(main.prices.alone_ns))
+            if given.built is main.built:  # lanes are planned by times, and these are of here
+                schedule = replace(schedule, operator_ns=operator_ns or schedule.operator_ns)
             compiled = partial(
                 compiled_for, session, given.built, lanes=call.lanes, database=call.database
             )
