@@ -169,9 +169,7 @@ class MeasuredStages:
                     for key, unknown in todo[first : first + size]:
                         self._budget.require_spare("price stages")
                         cells[key] = self._cell(unknown, cells)
-                    dropped = sample(
-                        list(cells.values()), self._options, self._watch, self._budget
-                    )
+                    dropped = sample(list(cells.values()), self._options, self._watch, self._budget)
                     self._count(slow_rounds_dropped=dropped)
                 finally:
                     self._keep(cells)

@@ -5,10 +5,9 @@ It prepares and builds, searches with measured prices, then races against sequen
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
 from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import TuneSteps
+from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
@@ -70,20 +69,10 @@ from tvm_ios.support.stage_gate import (
 )
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race"]
-
-UNTUNED = {
-    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
-    Contestant.IOS: Contestant.UNTUNED_IOS,
-    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
-}
-"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +133,10 @@ def tune(
         A log of either tuner, or several: their records are used, and new ones go to the first.
         Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
     time_budget
-        Seconds of the whole call, or a budget whose clock runs. Preparing and compiling the model in
-        sequential order are done in any case; the report says how long that takes. Pricing, other
-        forms, kernel tuning, the search and the races take what is left, what can win most first,
-        and the report says what was cut.
+        Seconds of the whole call, or a budget whose clock runs. Preparing and compiling the model
+        in sequential order is done in any case; the report says how long that takes. Pricing, other
+        forms, kernel tuning, the search and the races take what is left, and the report says what
+        was cut.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
@@ -231,7 +220,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     conversion, build = options.conversion, options.build
     files = read_given(given.decisions)
-    rest = taken_rest(given.mod, options)
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = given.time_budget
     request = TuningRequest.of(
@@ -264,7 +252,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         answers=EarlyAnswers(
             told=given.progress is not None and not options.device.is_remote,
             needed=budget.is_limited,
-            rest=rest,
+            rest=taken_rest(given.mod, options),
         ),
     )
     ceiling = told_ceiling(
@@ -325,13 +313,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
         raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(raced, racers, session, call, curve)
-    kept = Contestant(evidence.kept)
-    if tuned is None:
-        records = records_around(racers[kept].built.kernels.staged)
-    else:
-        records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
-    _LOG.info("kept %s: %s", kept.value, evidence.reason)
-    model = replace(racers[kept].compiled(), records=records, rest=rest)
     steps = TuneSteps(
         call=call,
         conversion=conversion,
@@ -343,10 +324,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         racers=racers,
         raced=raced,
     )
-    report = steps.report(model, evidence, records)
-    return TuneRace(
-        racers=racers, kept=replace(model, tune_report=report), certain=steps.is_certain
-    )
+    return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 
 
 def _untuned_racers(

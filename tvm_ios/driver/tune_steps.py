@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,19 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.artifact.evidence import Evidence
+from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.tuned_kernels import TunedKernels
 
-__all__ = ["TuneSteps"]
+__all__ = ["UNTUNED", "TuneSteps"]
+
+UNTUNED = {
+    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
+    Contestant.IOS: Contestant.UNTUNED_IOS,
+    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
+}
+"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +58,22 @@ class TuneSteps:
         doubtful = self.call.database.use.doubtful or self.main.counters.flagged
         return self.raced.is_quiet and not doubtful
 
-    def report(
+    def kept(self, evidence: Evidence) -> CompiledModel:
+        """Model that the evidence speaks for, with its report."""
+        who = Contestant(evidence.kept)
+        racer = self.racers[who]
+        if self.tuned is None:
+            records = records_around(racer.built.kernels.staged)
+        else:
+            used = who not in UNTUNED.values()
+            records = self.tuned.records if used else self.tuned.records.not_used()
+        _LOG.info("kept %s: %s", who.value, evidence.reason)
+        model = replace(racer.compiled(), records=records, rest=self.call.answers.rest)
+        return replace(model, tune_report=self._report(model, evidence, records))
+
+    def _report(
         self, model: CompiledModel, evidence: Evidence, records: RecordsInForce | None
     ) -> TuneReport:
-        """Report on the model that was kept."""
         tuned, database = self.tuned, self.call.database
         return TuneReport(
             story=replace(model.story(), evidence=evidence, ceiling=self.ceiling),

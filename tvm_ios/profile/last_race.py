@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -88,9 +88,7 @@ def racers_of(
             schedule=schedule,
             records=records,
             compiled=cache(partial(compiled, schedule)),
-            prices_ns=()
-            if name == Contestant.OWN_KERNELS.value
-            else found.known_ns(schedule),
+            prices_ns=() if name == Contestant.OWN_KERNELS.value else found.known_ns(schedule),
         )
         for name, schedule in distinct.items()
     }
