@@ -77,7 +77,7 @@ class EarlyFile:
 
     @contextmanager
     def left_behind(self) -> Iterator[None]:
-        """Context of the call: where it is interrupted or fails, the file has the best model so far."""
+        """Context of the call: the file has its best model where it is interrupted or fails."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:

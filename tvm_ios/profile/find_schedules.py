@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.compile.lower import hand_over_of, widest_stage
-from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.compile.lower import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
@@ -24,13 +23,13 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, race_s
+from tvm_ios.profile.search_plan import nothing_to_gain, set_aside_for_end, unsearched
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.time_plan import LISTS_S, race_reserve_s
+from tvm_ios.profile.time_plan import LISTS_S
 from tvm_ios.profile.way_choice import settled_prices, with_choice
 from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.search.ceiling import LITTLE, ceiling_of
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
@@ -132,6 +131,9 @@ def schedule_build(
             if call.answers.told and not call.budget.is_over:
                 call.answers.tell(with_choice(runner, prices.choice), SETTLED, call.clock)
             first = call.answers.first
+            why = nothing_to_gain(prices) if call.budget.is_limited else ""
+            if why:
+                call.budget.cut(f"no other order was tried: {why}")
             found = find_schedules(
                 prices,
                 {Contestant.IOS.value: search},
@@ -140,6 +142,7 @@ def schedule_build(
                 lists={Contestant.IOS_LIST.value: Contestant.IOS.value},
                 compare=call.compare,
                 made_s=0.0 if first is None else first.made_s,
+                pays=not why,
             )
         except OutOfTimeError:
             found = _unpriced(built, call, kernels.counters)
@@ -160,20 +163,8 @@ def _unpriced(
         prices=None,
         counters=counters or MeasureCounters(),
         schedules={Contestant.SEQUENTIAL.value: order},
-        searches={Contestant.IOS.value: _unsearched(built.graph, run_ns)},
+        searches={Contestant.IOS.value: unsearched(built.graph, run_ns)},
         sequential_ns=run_ns,
-    )
-
-
-def _unsearched(graph: OperatorGraph, sequential_ns: int) -> SearchResult:
-    """Sequential order in place of what a search would have found."""
-    order = replace(sequential_schedule(graph), scheduler="ios", latency_ns=sequential_ns)
-    return SearchResult(
-        schedule=order,
-        latency_ns=sequential_ns,
-        sequential_ns=sequential_ns,
-        blocks=(),
-        seconds=0.0,
     )
 
 
@@ -186,6 +177,7 @@ def find_schedules(
     lists: Mapping[str, str] = MappingProxyType({}),
     compare: CompareOptions | None = None,
     made_s: float = 0.0,
+    pays: bool = True,
 ) -> ScheduledBuild:
     """Search the schedules of a build.
 
@@ -199,14 +191,15 @@ def find_schedules(
         Gets the progress of the searches.
     budget
         Time of the whole call. Some is set aside for lists and a race; a search that used up an
-        equal part of the rest takes its best schedule so far. With a limit, nothing is searched
-        where the ceiling says that next to nothing can be gained.
+        equal part of the rest takes its best schedule so far.
     lists
         For each list, the search whose schedule it is made from; both by contestant.
     compare
         Options of the race that time is set aside for.
     made_s
         Seconds to compile each of its contestants, about.
+    pays
+        False takes sequential order for all others, as nothing can be gained.
 
     Raises
     ------
@@ -218,7 +211,8 @@ def find_schedules(
     with prices.kernels.resumable():
         singles = [Stage(((index,),)) for index in range(len(prices.graph))]
         sequential_ns = sum(prices.price(prices.graph, singles))
-        pays = _set_aside(prices, sequential_ns, budget, compare, made_s=made_s)
+        if pays:
+            set_aside_for_end(budget, sequential_ns, compare, made_s=made_s)
         for name, options in limits.items():
             part = budget.part(len(limits) - len(results))
             if pays and part.allows(LEAST_SEARCH_S):
@@ -226,7 +220,7 @@ def find_schedules(
                 continue
             if pays:
                 budget.cut("no stages were searched")
-            results[name] = _unsearched(prices.graph, sequential_ns)
+            results[name] = unsearched(prices.graph, sequential_ns)
     budget.set_aside(Reserve.LISTS, 0.0)
     in_order = sequential_schedule(prices.graph)
     searches = {
@@ -302,41 +296,6 @@ def search_schedule(
         should_stop=lambda: not budget.allows(0.0),
         hurried=budget.is_limited,
     )
-
-
-def _set_aside(
-    prices: StagePrices,
-    sequential_ns: int,
-    budget: TimeBudget,
-    compare: CompareOptions,
-    *,
-    made_s: float,
-) -> bool:
-    """Set time aside for lists and the last race; return whether it pays to search.
-
-    Without a limit it always does: the ceiling is rough, and time is no object.
-    """
-    if not budget.is_limited:
-        return True
-    runner = prices.kernels.runner
-    ceiling = ceiling_of(
-        prices.graph,
-        prices.operators_ns(prices.graph, lanes=1),
-        [runner.lanes],
-        hand_over=hand_over_of(runner.built.prepared.target),
-        splits=runner.idle_lanes_help,
-    )
-    (row,) = ceiling.rows
-    if runner.lanes == 1 or ceiling.is_chain or row.at_most < LITTLE:
-        budget.cut(f"no other order was tried: {ceiling.verdict(row)}")
-        return False
-    budget.set_aside(Reserve.RACE, 0.0)
-    race_reserved_s = race_reserve_s(
-        budget.spare_s, sequential_ns, compare, contestants=4, made_s=made_s
-    )
-    budget.set_aside(Reserve.RACE, race_reserved_s)
-    budget.set_aside(Reserve.LISTS, LISTS_S)
-    return True
 
 
 def _worth_a_race(

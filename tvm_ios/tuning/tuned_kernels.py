@@ -19,7 +19,8 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
-from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
@@ -231,10 +232,14 @@ def tuned_kernels(
         fits = judged.workloads or request.backend == ANSOR
         hopeless = frozenset[str]() if fits else {ANSOR}
         usable = {name: built for name, built in builds.items() if name not in hopeless}
-        with call.stage("check tuned", call.to_profile) as granted:
-            raced = choose_build(usable, call.at(granted))
-        choice = replace(raced, left_out=tuple(sorted(judged.slower)))
-        choices.keep(question, choice)
+        try:
+            with call.stage("check tuned", call.to_profile) as granted:
+                raced = choose_build(usable, call.at(granted))
+            choice = replace(raced, left_out=tuple(sorted(judged.slower)))
+            choices.keep(question, choice)
+        except OutOfTimeError as error:
+            call.budget.cut(f"tuned kernels were not raced: {error}")
+            choice = BuildChoice(kept=UNTUNED, notes=(), certain=True)
     best, slower = choice.kept, frozenset(choice.left_out)
     if slower:
         variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, target, without=slower)
@@ -313,7 +318,7 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
     """Options with no more time than the whole call has to spare."""
     if math.isinf(budget.left_s):
         return options
-    spare_s = max(1.0, TUNERS_SHARE * budget.left_s)
+    spare_s = max(1.0, TUNERS_SHARE * budget.spare_s)
     given_s = options.time_budget_s
     return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 
