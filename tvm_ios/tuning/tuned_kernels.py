@@ -232,14 +232,8 @@ def tuned_kernels(
         fits = judged.workloads or request.backend == ANSOR
         hopeless = frozenset[str]() if fits else {ANSOR}
         usable = {name: built for name, built in builds.items() if name not in hopeless}
-        try:
-            with call.stage("check tuned", call.to_profile) as granted:
-                raced = choose_build(usable, call.at(granted))
-            choice = replace(raced, left_out=tuple(sorted(judged.slower)))
-            choices.keep(question, choice)
-        except OutOfTimeError as error:
-            call.budget.cut(f"tuned kernels were not raced: {error}")
-            choice = BuildChoice(kept=UNTUNED, notes=(), certain=True)
+        choice = replace(_faster_of(usable, call), left_out=tuple(sorted(judged.slower)))
+        choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)
     if slower:
         variants[FASTER_ONLY] = partial(AnsorBackend().applied, logs, target, without=slower)
@@ -268,6 +262,16 @@ def tuned_kernels(
             records=records if told == best else records.not_used(),
             curve=() if outcome is None else _curve_of(outcome, logs, target),
         )
+
+
+def _faster_of(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
+    """Choice of kernels by a race; untuned ones, for now, where the time budget has none."""
+    try:
+        with call.stage("check tuned", call.to_profile) as granted:
+            return choose_build(builds, call.at(granted))
+    except OutOfTimeError as error:
+        call.budget.cut(f"tuned kernels were not raced: {error}")
+        return BuildChoice(kept=UNTUNED, notes=(), certain=False)
 
 
 def _judged(
