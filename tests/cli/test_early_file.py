@@ -109,11 +109,16 @@ def test_what_a_file_took_is_set_aside_for_the_last_one(output, clock):
 )
 def test_an_interrupt_leaves_the_best_so_far(output, clock, models, left, told):
     file, _ = early(output, clock)
-    with pytest.raises(KeyboardInterrupt) as caught, file.left_behind():
+
+    @file.left_behind()
+    def call():
         for number in range(1, models + 1):
             clock.now_s = 5.0
             file(step(Model(clock, str(number)), f"model {number}"))
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        call()
     assert output.read_text() == left
     (note,) = caught.value.__notes__
     assert note.startswith(f"{output} {told}")
@@ -121,9 +126,14 @@ def test_an_interrupt_leaves_the_best_so_far(output, clock, models, left, told):
 
 def test_an_error_leaves_it_as_well_and_says_so(output, clock):
     file, _ = early(output, clock)
-    with pytest.raises(CostError) as caught, file.left_behind():
+
+    @file.left_behind()
+    def call():
         file(step(Model(clock, "1"), "in order"))
         raise CostError("the device is gone")
+
+    with pytest.raises(CostError) as caught:
+        call()
     assert output.read_text() == "1"
     assert "has the best model so far" in caught.value.__notes__[0]
     with pytest.raises(CostError) as caught, early(output, clock)[0].left_behind():
