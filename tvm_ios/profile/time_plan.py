@@ -45,9 +45,9 @@ _REPORT_S = 0.3
 """Seconds to write a report and to store it, about."""
 
 
-def file_s(made_s: float, parameter_bytes: int) -> float:
-    """Seconds to link, write and keep the file of a model that took ``made_s`` to make."""
-    return _REPORT_S + made_s + parameter_bytes / _BYTES_A_S
+def file_s(link_s: float, parameter_bytes: int) -> float:
+    """Seconds to link, write and keep the file of a model whose kernels took ``link_s`` to link."""
+    return _REPORT_S + link_s + parameter_bytes / _BYTES_A_S
 
 
 def least_race_s(

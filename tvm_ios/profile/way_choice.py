@@ -95,7 +95,8 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     choice = known_way(kernels.choices, question, prices, busy=busy)
     if choice is not None:
         return choice
-    if not kernels.budget.allows(_settling_s(prices, runner.lanes)):
+    limited = kernels.budget.is_limited
+    if limited and not kernels.budget.allows(_settling_s(prices, runner.lanes)):
         kernels.budget.cut("makers of operators are those of prices alone, not of the network")
         return by_price
     ways = distinct_ways(by_price, ways_in_network(runner, prices))
