@@ -163,6 +163,6 @@ def test_a_real_model_replaces_the_file_in_one_rename(fork, clock, output, monke
     file, _ = early(output, clock)
     clock.now_s = 5.0
     file(step(model, "in order"))
-    assert renamed == [output]
+    assert renamed.count(output) == 1
     with tvm_ios.load(output) as executor:
         assert executor.get_num_outputs() == 1

@@ -66,9 +66,11 @@ def test_quiet_cells_take_the_least_rounds_and_stay_interleaved() -> None:
     assert "".join(order) == warm_ups + "abc" * 5
 
 
-@pytest.mark.parametrize(("seconds", "samples"), [(1.5, [0, 0]), (4.5, [1, 1]), (100.0, [3, 3])])
+@pytest.mark.parametrize(
+    ("seconds", "samples"), [(0.5, [0, 0]), (2.5, [1, 0]), (3.5, [1, 1]), (100.0, [3, 3])]
+)
 def test_cells_stay_with_what_they_have_when_time_is_over(seconds, samples) -> None:
-    """Each run takes a second by the clock of the budget, which is looked at before a round."""
+    """Each run takes a second by the clock of the budget, which is looked at before a sample."""
     now_s = [0.0]
 
     def time_ns(number: int) -> int:

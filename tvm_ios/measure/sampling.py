@@ -217,12 +217,15 @@ def sample(
         run_ns: list[float] = []
         with watch.round() as round_:
             for cell in pending:
+                if budget.is_over:
+                    break
                 with explained(cell.failure):
                     run_ns.append(timed_sample(cell, shortest_ns))
         if round_.slow and patient:
             dropped += 1
             continue
-        for cell, taken_ns in zip(pending, run_ns, strict=True):
+        # Of a round that was broken off, the first cells have a sample more than the others.
+        for cell, taken_ns in zip(pending, run_ns, strict=False):
             (cell.slow_ns if round_.slow else cell.fast_ns).append(taken_ns)
     return dropped
 
