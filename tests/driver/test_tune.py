@@ -382,7 +382,7 @@ def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_pa
     assert "for time_budget=1e-06, a race of 1 had 1 rounds of 8" in cuts
     assert "preparing and compiling the model, and writing it, cannot be cut" in late
     assert (report.measured, len(report.comparison.rounds)) == (0, 1)
-    assert report.reason.startswith("the time budget had no race for another one")
+    assert report.reason.startswith("nothing else was raced within the time budget")
     assert "kept sequential" in report.summary()
     assert report.to_html(title="cut short")
     assert json.loads(report.to_json())["stages_priced"] == 0

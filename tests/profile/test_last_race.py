@@ -250,13 +250,14 @@ def test_where_no_rival_has_time_sequential_order_is_timed_alone(built, call, mo
         return Comparison(names=tuple(models), rounds=(one,), confidence=0.95, notes=())
 
     monkeypatch.setattr(last_race, "race", race)
+    monkeypatch.setattr(last_race, "_traced_runs", lambda *_: TracedRuns())
     call = replace(call, budget=TimeBudget(20))
     found = racers(built)
     raced = run(found, call)
     assert raced.names == (Contestant.SEQUENTIAL.value,)
     evidence = evidence_of(raced, found, SESSION, replace(call, budget=call.budget), ())
     assert evidence.kept == Contestant.SEQUENTIAL.value
-    assert "the time budget had no race for another one" in evidence.reason
+    assert evidence.reason.startswith("nothing else was raced within the time budget")
     assert "the least rounds of the race take 60 s" in call.budget.notes[0]
 
 

@@ -220,7 +220,7 @@ def evidence_of(
     names = {who: who.value for who in racers if who.value in raced.names}
     kept, reason = choose(raced, names)
     if len(names) == 1 and call.budget.cuts:
-        reason = "the time budget had no race for another one (the full report says what was cut)"
+        reason = "nothing else was raced within the time budget (the full report says why)"
     traced = TracedRuns()
     needed_s = RUNS_FOR_TRACES * raced.median_ns(kept.value) / 1e9
     if call.budget.allows(needed_s) or (needed_s < SHORT_S and not call.budget.is_limited):
