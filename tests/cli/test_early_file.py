@@ -10,7 +10,7 @@ import tvm_ios
 from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.errors import ArtifactError, CostError
 from tvm_ios.support.progress import Progress
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.time_budget import Reserve, TimeBudget
 
 
 class Clock:
@@ -85,10 +85,16 @@ def test_a_better_model_takes_its_place_but_not_at_once(output, clock, capsys):
 
 
 def test_a_budget_that_is_nearly_over_has_no_time_for_it(output, clock):
-    file, _ = early(output, clock, seconds=8)
+    """A tenth of what is left may go into writing, by the estimate of the call."""
+    budget = TimeBudget(16, clock_s=clock)
+    budget.set_aside(Reserve.FILE, 1.0)
+    file = EarlyFile(output, lambda _: None, budget, clock)
     clock.now_s = 6.0
     file(step(Model(clock, "first"), "in order"))
     assert output.read_text() == "what was there"
+    clock.now_s = 5.0
+    file(step())
+    assert output.read_text() == "first"
 
 
 def test_what_a_file_took_is_set_aside_for_the_last_one(output, clock):

@@ -105,7 +105,7 @@ def test_prices_taken_before_time_was_over_are_kept(database: ProfileDatabase) -
     price(one, graph, singles(graph)[:4])
     budget = TimeBudget(one.counters.seconds * 1.01, clock_s=lambda: runner.clock_ns() / 1e9)
     late = model_of(runner, options=options, database=database, budget=budget)
-    with pytest.raises(OutOfTimeError, match="no time is left to price stages"):
+    with pytest.raises(OutOfTimeError, match="there was no time left to price stages"):
         price(late, graph, singles(graph))
     assert 2 <= late.counters.priced < 9
     again = model_of(FakeStageRunner(cost_ns), options=options, database=database)

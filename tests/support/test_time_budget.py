@@ -71,7 +71,7 @@ def test_it_is_over_when_only_the_end_is_left():
     assert (budget.left_s, budget.spare_s, budget.is_over, budget.allows(1)) == (4, 1, False, True)
     clock.now_s += 1
     assert budget.is_over
-    with pytest.raises(OutOfTimeError, match="no time is left to price stages; give a time_budget"):
+    with pytest.raises(OutOfTimeError, match="there was no time left to price stages"):
         budget.require_spare("price stages")
     budget.set_aside(Reserve.RACE, 0)
     assert budget.spare_s == 2

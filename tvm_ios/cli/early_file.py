@@ -27,10 +27,9 @@ _LOG = logging.getLogger(__name__)
 
 SOON_S = 4.0
 """Seconds that a call takes at least before a file is written: what ends sooner needs none."""
-FOLLOWS_S = 3.0
-"""Seconds that a time budget has to have left beyond what is set aside."""
 WRITING_SHARE = 10
-"""Times as long as writing took that passes before the next file: at most a tenth is writing."""
+"""Times as long as writing takes that passes before the next file, and that a time budget has to
+spare: at most a tenth is writing."""
 _AGAIN = 1.2
 """Time of the end of a call, which writes and copies a file, over that of one early file."""
 
@@ -72,7 +71,8 @@ class EarlyFile:
         if progress.model is not None:
             self._waiting = progress.model, progress.detail
         late = self._clock_s() >= self._next_s and self._budget.spent_s >= SOON_S
-        if self._waiting is not None and late and self._budget.allows(FOLLOWS_S):
+        needed_s = WRITING_SHARE * self._budget.kept_for_s(Reserve.FILE)
+        if self._waiting is not None and late and self._budget.allows(needed_s):
             self._write(*self._waiting)
 
     @contextmanager

@@ -125,6 +125,9 @@ class _BestSoFar:
         except (ModelError, OptionError) as error:
             self.notes.append(_left_out(change, error))
             return
+        except OutOfTimeError as error:
+            self.call.budget.cut(f"{change.without}: {error}")
+            return
         if changed is None:
             return
         if records is None and change.priced:

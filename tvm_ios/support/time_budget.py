@@ -106,11 +106,15 @@ class TimeBudget:
     def require_spare(self, what: str) -> None:
         """Raise :class:`~tvm_ios.errors.OutOfTimeError` if it is over; ``what`` would be done."""
         if self.is_over:
-            raise OutOfTimeError(f"no time is left to {what}; give a time_budget of more seconds")
+            raise OutOfTimeError(f"there was no time left to {what}")
 
     def set_aside(self, end: Reserve, seconds: float) -> None:
         """Keep seconds for an end of the call, in place of what was kept for it; 0 frees them."""
         self._reserves_s[end] = seconds
+
+    def kept_for_s(self, end: Reserve) -> float:
+        """Seconds that are set aside for an end of the call."""
+        return self._reserves_s.get(end, 0.0)
 
     def reach_least(self) -> None:
         """Note that only what is set aside has to follow; what comes in between is optional."""
