@@ -10,6 +10,7 @@
     ├── SearchError           the search cannot go on
     ├── CostError             a stage cannot be priced
     │   ├── DatabaseError     a profile database cannot be read or written
+    │   ├── OutOfTimeError    a time budget ended a measurement
     │   └── LostSessionError  a device went away while stages were measured on it
     ├── PlanError             an execution plan breaks a rule
     ├── ExecutionError        an operator failed while a plan ran
@@ -40,6 +41,7 @@ __all__ = [
     "LostSessionError",
     "ModelError",
     "OptionError",
+    "OutOfTimeError",
     "PlanError",
     "ProblemError",
     "RecordError",
@@ -81,6 +83,10 @@ class CostError(TvmIosError):
 
 class DatabaseError(CostError):
     """A profile database cannot be read or written."""
+
+
+class OutOfTimeError(CostError):
+    """A time budget ended a measurement; prices so far are kept."""
 
 
 class PlanError(TvmIosError):

@@ -9,13 +9,17 @@ import sys
 import textwrap
 import time
 import weakref
+from contextlib import suppress
 
+import numpy as np
 import pytest
 import tvm
 from tvm.contrib.popen_pool import PopenPoolExecutor
 
+import tvm_ios
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.kernels import shared_workers
+from tvm_ios.runtime.artifact.footer import read_story
 
 
 def press() -> None:
@@ -94,6 +98,19 @@ def test_what_fails_after_it_failed_of_it():
     interrupted(tvm.runtime.convert(callback))
 
 
+def test_notes_on_what_failed_of_it_stay():
+    def fails():
+        with suppress(KeyboardInterrupt):
+            press()
+        error = ValueError("half of an answer")
+        error.add_note("the other half is in a file")
+        raise error
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        told_interrupts()(fails)()
+    assert caught.value.__notes__ == ["the other half is in a file"]
+
+
 def test_without_it_errors_and_other_dropped_exceptions_stay(monkeypatch):
     dropped = []
     monkeypatch.setattr(sys, "unraisablehook", lambda what: dropped.append(what.exc_type))
@@ -155,14 +172,21 @@ def test_worker_processes_do_not_hear_it():
 @pytest.mark.slow(10)
 @pytest.mark.parametrize(
     ("phase", "options"),
-    [("build", ()), ("search", ()), ("tune", ("--tuning", "autotvm", "--trials", "64"))],
+    [
+        ("build", ()),
+        ("search", ()),
+        ("compare", ()),
+        ("tune", ("--tuning", "autotvm", "--trials", "64")),
+    ],
 )
-def test_tune_ends_in_one_line(fork, phase, options, tmp_path):
+def test_tune_ends_in_one_line_and_leaves_the_best_so_far(fork, phase, options, tmp_path):
     """Ctrl-C is sent to all processes of the group, as a terminal does."""
+    output = tmp_path / "net.so"
+    output.write_bytes(b"what was there")
     model = tmp_path / "net.json"
     model.write_text(tvm.ir.save_json(fork[0]))
     (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(fork[1]))
-    words = ["tune", model, "--params", tmp_path / "net.params", "-o", tmp_path / "net.so"]
+    words = ["tune", model, "--params", tmp_path / "net.params", "-o", output]
     words += ["--database", tmp_path / "prices.sqlite", *options]
     if options:
         words += ["--tuning-records", tmp_path / "log.json"]
@@ -182,3 +206,14 @@ def test_tune_ends_in_one_line(fork, phase, options, tmp_path):
     end = said.index("tvm-ios: interrupted")
     assert not any("Traceback" in line or "ignored" in line for line in said[:end])
     assert all(line.startswith("  ") for line in said[end + 1 :])
+    told = "\n".join(said[end + 1 :])
+    assert set(tmp_path.glob("tmp*")) == set()
+    if phase == "build" and output.read_bytes() == b"what was there":
+        assert f"{output} is as it was: there was no model yet" in told
+        return
+    assert f"{output} has the best model so far (sequential order, " in told
+    assert "the same command goes on from what was measured" in told
+    assert "which was not raced against other schedules" in read_story(output).report
+    with tvm_ios.load(output) as executor:
+        executor.run(data=np.zeros((1, 16, 8, 8), "float32"))
+        assert executor.get_num_outputs() == 1

@@ -31,7 +31,8 @@ from tvm_ios.cost.measured import (
     ModeOptions,
 )
 from tvm_ios.cost.profile_key import ProfileContext
-from tvm_ios.errors import CostError, LostSessionError
+from tvm_ios.errors import CostError, LostSessionError, OutOfTimeError
+from tvm_ios.support.time_budget import TimeBudget
 
 CONTEXT = ProfileContext(device="fake", lanes=2, tvm_version="0.17.0", kernels="llvm")
 
@@ -94,6 +95,25 @@ def test_noise_and_spikes_are_seen_through(seed: int) -> None:
     runner = FakeStageRunner(cost_ns, noise=0.02, spike_rate=0.05, seed=seed)
     prices = price(model_of(runner), graph, singles(graph))
     assert prices == pytest.approx([10_000 + 1000 * i for i in range(20)], rel=0.06)
+
+
+def test_prices_taken_before_time_was_over_are_kept(database: ProfileDatabase) -> None:
+    graph = chain_graph(9)
+    runner = FakeStageRunner(cost_ns)
+    options = MeasureOptions(batch_size=2)
+    one = model_of(FakeStageRunner(cost_ns), options=options)
+    price(one, graph, singles(graph)[:4])
+    budget = TimeBudget(one.counters.seconds * 1.01, clock_s=lambda: runner.clock_ns() / 1e9)
+    late = model_of(runner, options=options, database=database, budget=budget)
+    with pytest.raises(OutOfTimeError, match="there was no time left to price stages"):
+        price(late, graph, singles(graph))
+    assert 2 <= late.counters.priced < 9
+    again = model_of(FakeStageRunner(cost_ns), options=options, database=database)
+    assert price(again, graph, singles(graph)) == [10_000 + 1000 * i for i in range(9)]
+    assert again.counters.from_database == late.counters.priced
+    # What is known needs no time.
+    late = model_of(runner, options=options, database=database, budget=budget)
+    assert price(late, graph, singles(graph)) == price(again, graph, singles(graph))
 
 
 def test_equal_stages_are_measured_once() -> None:

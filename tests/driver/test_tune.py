@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -29,6 +30,8 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.passes import ScheduleOperators
+from tvm_ios.profile.find_schedules import SETTLED
+from tvm_ios.profile.first_answer import FASTER_FORM, FIRST
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.footer import read_story
@@ -365,7 +368,7 @@ def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> None:
+def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_path: Path) -> None:
     tuned = tvm_ios.tune(
         net.mod,
         net.params,
@@ -374,16 +377,68 @@ def test_a_time_budget_ends_the_search_with_an_answer(net, tmp_path: Path) -> No
         database=tmp_path / "prices.sqlite",
         options=replace(QUICK, compare=replace(COMPARE, rounds=8)),
     )
-    notes = "\n".join(tuned.report().notes)
-    assert "stopped early" in notes
-    assert "for time_budget=1e-06, the last race had 6 rounds of 8" in notes
-    assert "compiling and pricing single operators cannot be cut" in notes
-    assert len(tuned.report().comparison.rounds) == 6
+    report = tuned.report()
+    least, *cuts, late = report.notes
+    assert re.fullmatch(r"the least this call can take here is [0-9.]+ s", least)
+    assert "for time_budget=1e-06, operators were not priced, and no other order was tried" in cuts
+    assert "for time_budget=1e-06, a race of 1 had 1 rounds of 8" in cuts
+    assert "preparing and compiling the model, and writing it, cannot be cut" in late
+    assert (report.measured, len(report.comparison.rounds)) == (0, 1)
+    assert report.reason.startswith("nothing else was raced within the time budget")
+    assert "kept sequential" in report.summary()
+    assert report.to_html(title="cut short")
+    assert json.loads(report.to_json())["stages_priced"] == 0
     with closing(sqlite3.connect(tmp_path / "prices.sqlite")) as connection:
         kept = connection.execute("SELECT subject FROM facts").fetchall()
     assert not any(subject.startswith("race") for (subject,) in kept)
     with tuned.executor() as executor:
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_models_come_early_and_get_better(net, tmp_path: Path) -> None:
+    """Each runs; the listener of an interrupted call has the best so far."""
+    steps: list[Progress] = []
+    tuned = tvm_ios.tune(
+        net.mod,
+        net.params,
+        TARGET,
+        database=tmp_path / "prices.sqlite",
+        options=QUICK,
+        progress=steps.append,
+    )
+    told = [step for step in steps if step.model is not None]
+    assert told[0].detail == FIRST
+    assert {step.detail for step in told[1:]} <= {FASTER_FORM, SETTLED}
+    for step in told:
+        with step.model.executor() as executor:
+            np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+    assert not tuned.interim
+
+    best: list[tvm_ios.CompiledModel] = []
+
+    def interrupt(step: Progress) -> None:
+        if step.model is not None:
+            best.append(step.model)
+        if step.phase == "search":
+            raise _InterruptError
+
+    given = {"database": tmp_path / "others.sqlite", "options": QUICK}
+    with pytest.raises(_InterruptError):
+        tvm_ios.tune(net.mod, net.params, TARGET, progress=interrupt, **given)
+    with best[-1].executor() as executor:
+        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_budget_with_time_for_all_cuts_nothing(net, tmp_path: Path) -> None:
+    given = {"database": tmp_path / "prices.sqlite", "options": QUICK}
+    report = tvm_ios.tune(net.mod, net.params, TARGET, time_budget=600, **given).report()
+    assert report.measured > 0
+    cuts = [note for note in report.notes if note.startswith("for time_budget=600, ")]
+    # What cannot gain is not searched, however much time there is.
+    assert all("no other order was tried: " in cut for cut in cuts)
+    assert [note for note in report.notes if note.startswith("the least this call can take")]
 
 
 @pytest.mark.parametrize(

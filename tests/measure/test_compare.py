@@ -24,6 +24,7 @@ from tvm_ios.measure.compare import (
 )
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
+from tvm_ios.support.time_budget import TimeBudget
 
 GRAPH = OperatorGraph(
     "g",
@@ -300,11 +301,38 @@ def test_a_race_that_there_is_no_time_for_is_refused_by_its_first_run() -> None:
         name: lambda number, name=name: runs.append(name) or 2_000_000_000 * number
         for name in ("one", "other")
     }
+    options = CompareOptions(rounds=9)
     with pytest.raises(RaceTooLongError, match=r"take 24 s, and 23\.9 s are left"):
-        compare(contestants, options=CompareOptions(rounds=9), within_s=23.9)
+        compare(contestants, options=options, budget=TimeBudget(23.9, clock_s=lambda: 0.0))
     assert set(runs) == {"one"}
-    compare(contestants, options=CompareOptions(rounds=9), within_s=24.1)
+    compare(contestants, options=options, budget=TimeBudget(24.1, clock_s=lambda: 0.0))
     assert set(runs) == {"one", "other"}
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.5, 1), (30, 4), (200, 9)])
+def test_a_race_ends_before_the_round_that_would_be_late(seconds: float, rounds: int) -> None:
+    """Runs take two seconds by the clock of the budget; one contestant may race in any case."""
+    now_s = [0.0]
+
+    def time_ns(number: int) -> int:
+        now_s[0] += 2.0 * number
+        return 2_000_000_000 * number
+
+    budget = TimeBudget(seconds, clock_s=lambda: now_s[0])
+    options = CompareOptions(rounds=9, warmup=2)
+    found = compare({"one": time_ns}, options=options, budget=budget)
+    assert len(found.rounds) == rounds
+    assert budget.left_s >= (0 if rounds > 1 else -10)
+    assert found.interval_ns("one") == (2e9, 2e9)
+    assert budget.cuts == (() if rounds == 9 else (f"a race of 1 had {rounds} rounds of 9",))
+
+
+def test_a_race_of_too_few_rounds_proves_nothing() -> None:
+    row = CompareRound(run_ns=(2.0, 1.0), ping_pong_ns=0.0, slow=False)
+    found = Comparison(names=("base", "other"), rounds=(row,) * 3, confidence=0.95, notes=())
+    speedup = found.speedup("other", over="base")
+    assert (speedup.low, speedup.ratio, speedup.high) == (2.0, 2.0, 2.0)
+    assert speedup.verdict is Verdict.TIES
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
+from tvm_ios.support.time_budget import TimeBudget
 
 
 class Clock:
@@ -151,3 +152,18 @@ def test_without_patience_a_slow_look_is_good_for_a_second() -> None:
 def test_senseless_options_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(OptionError, match=next(iter(values))):
         ModeOptions(**values)
+
+
+def test_patience_ends_with_the_time_budget() -> None:
+    clock = Clock()
+    budget = TimeBudget(3.0, clock_s=lambda: clock.now_ns / 1e9)
+    watch = ModeWatch(
+        lambda: 1000.0, ModeOptions(), budget=budget, clock_ns=clock, sleep_s=clock.sleep
+    )
+    watch.look()
+    assert watch.patience_left_s == 3.0
+    with watch.round() as round_:
+        pass
+    assert round_.slow
+    assert not watch.patient
+    assert clock.now_ns == pytest.approx(3e9)

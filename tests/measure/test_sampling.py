@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tvm_ios.errors import CostError, OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.sampling import MOST_RUNS, Cell, MeasureOptions, sample, timed_sample
+from tvm_ios.support.time_budget import TimeBudget
 
 
 def quiet_watch() -> ModeWatch:
@@ -63,6 +64,24 @@ def test_quiet_cells_take_the_least_rounds_and_stay_interleaved() -> None:
     assert [len(cell.fast_ns) for cell in cells] == [5, 5, 5]
     warm_ups = "aabbcc"  # two runs each, and no trial: one run makes a sample
     assert "".join(order) == warm_ups + "abc" * 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "samples"), [(0.5, [0, 0]), (2.5, [1, 0]), (3.5, [1, 1]), (100.0, [3, 3])]
+)
+def test_cells_stay_with_what_they_have_when_time_is_over(seconds, samples) -> None:
+    """Each run takes a second by the clock of the budget, which is looked at before a sample."""
+    now_s = [0.0]
+
+    def time_ns(number: int) -> int:
+        now_s[0] += number
+        return number * 1_000_000_000
+
+    cells = [Cell(time_ns, 1), Cell(time_ns, 1)]
+    budget = TimeBudget(seconds, clock_s=lambda: now_s[0])
+    sample(cells, MeasureOptions(), quiet_watch(), budget)
+    assert [len(cell.fast_ns) for cell in cells] == samples
+    assert [cell.complete(MeasureOptions()) for cell in cells] == [each >= 3 for each in samples]
 
 
 def test_long_runs_are_warm_after_one() -> None:

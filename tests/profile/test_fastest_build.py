@@ -198,8 +198,8 @@ def test_a_short_budget_leaves_other_layouts_out(in_nhwc, database):
 
 @pytest.mark.slow
 def test_a_race_that_the_budget_does_not_have_is_left_out(in_nhwc, database, monkeypatch):
-    def race(models, *, within_s, **_):
-        raise RaceTooLongError(60.0, within_s)
+    def race(models, *, budget, **_):
+        raise RaceTooLongError(60.0, budget.spare_s)
 
     monkeypatch.setattr(build_choice, "race", race)
     call = MeasuringCall.here(lanes=1, database=database, time_budget=50.0)

@@ -15,8 +15,9 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import find_schedules as module
-from tvm_ios.profile.find_schedules import find_schedules
+from tvm_ios.profile.find_schedules import find_schedules, schedule_build
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.stage_kernels import RelayStageRunner
@@ -25,23 +26,14 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
 
 
-class ReservingBudget(TimeBudget):
-    """No limit, and what was set aside."""
-
-    reserved_s = 0.0
-
-    def part(self, of: int, *, reserve_s: float = 0.0) -> TimeBudget:
-        self.reserved_s = reserve_s
-        return super().part(of, reserve_s=reserve_s)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no lane that could help")
 def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
     """By what a run takes with the help of all lanes, and in as many rounds as it has."""
 
     built = build_model(*branching, "llvm", name="branching")
-    budget, compare = ReservingBudget(), CompareOptions(rounds=11, min_repeat_ms=1.0)
+    budget = TimeBudget(1000, clock_s=lambda: 0.0)
+    compare = CompareOptions(rounds=11, min_repeat_ms=1.0)
     with (
         LocalCpu().open() as session,
         RelayStageRunner(built, lanes=2, session=session) as runner,
@@ -54,7 +46,21 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
         singles = [Stage(((index,),)) for index in range(len(built.graph))]
         assert found.sequential_ns == sum(prices.price(built.graph, singles))
     assert found.sequential_ns == found.searches["ios"].sequential_ns
-    assert budget.reserved_s == race_s(found.sequential_ns, compare)
+    # Lists are made by now, and the race is to come.
+    assert budget.left_s - budget.spare_s == pytest.approx(race_s(found.sequential_ns, compare))
+
+
+@pytest.mark.slow
+def test_without_time_for_prices_there_is_sequential_order(branching) -> None:
+    built = build_model(*branching, "llvm", name="branching")
+    call = replace(MeasuringCall.here(lanes=1), budget=TimeBudget(1e-6))
+    with call.open() as session:
+        found = schedule_build(built, session, call, SearchOptions())
+    assert list(found.schedules) == ["sequential"]
+    assert (found.prices, found.counters.priced) == (None, 0)
+    assert found.known_ns(found.schedules["sequential"]) == ()
+    assert found.notes == ()
+    assert call.budget.cuts == ("operators were not priced, and no other order was tried",)
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.devices.traits import CPU
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.image_form import cheapest_form
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model
+from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = resolve_target("llvm -mcpu=skylake-avx512")
 
@@ -37,16 +40,26 @@ class FakeLibrary:
         return self.price_ns(call)
 
 
-def fake_call() -> SimpleNamespace:
+def fake_call(budget: TimeBudget | None) -> SimpleNamespace:
     @contextmanager
     def opened() -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(libraries=lambda _: SimpleNamespace(open=lambda each: each))
 
-    device = SimpleNamespace(speeds=CPU.speeds)
-    return SimpleNamespace(open=opened, database=None, lanes=2, device=device)
+    return SimpleNamespace(
+        open=opened,
+        database=None,
+        lanes=2,
+        device=SimpleNamespace(speeds=CPU.speeds),
+        budget=budget or TimeBudget(),
+    )
 
 
-def form_by(price_ns: Callable[[FusedFunction], int], body: relay.Expr, **more) -> ImageForm | None:
+def form_by(
+    price_ns: Callable[[FusedFunction], int],
+    body: relay.Expr,
+    budget: TimeBudget | None = None,
+    **more,
+) -> ImageForm | None:
     function = relay.Function(relay.analysis.free_vars(body), body)
     typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))
     params = {
@@ -55,7 +68,7 @@ def form_by(price_ns: Callable[[FusedFunction], int], body: relay.Expr, **more) 
         if each.name_hint != "x"
     }
     library = FakeLibrary(price_ns)
-    return cheapest_form(bound_model(typed, params), TARGET, library, fake_call(), **more)
+    return cheapest_form(bound_model(typed, params), TARGET, library, fake_call(budget), **more)
 
 
 def chain(channels: int = 32) -> relay.Expr:
@@ -152,6 +165,22 @@ def test_a_transposed_convolution_is_written_anew_where_that_costs_less():
         return 0 if "transpose" in function.calls[0].operator else 1_000
 
     assert form_by(refused_whole, transposed()).written == (0,)
+
+
+def test_half_of_a_budget_may_go_by_while_layouts_are_timed():
+    now_s = [0.0]
+
+    def price_ns(_: FusedFunction) -> int:
+        now_s[0] += 1.0
+        return 1000
+
+    assert form_by(price_ns, chain(), TimeBudget(60, clock_s=lambda: now_s[0])) is not None
+    body = chain()
+    for _ in range(4):
+        weight = relay.var(f"w{_}", shape=(32, 32, 3, 3))
+        body = relay.nn.relu(relay.nn.conv2d(body, weight, channels=32, kernel_size=(3, 3)))
+    with pytest.raises(OutOfTimeError, match="no time left to time layouts"):
+        form_by(price_ns, body, TimeBudget(10, clock_s=lambda: now_s[0]))
 
 
 def test_a_model_without_convolutions_has_no_form():

@@ -13,16 +13,22 @@ import tvm
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.compare import CompareOptions, RaceTooLongError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions, Patience
 from tvm_ios.profile import last_race
-from tvm_ios.profile.last_race import Racer, evidence_of, race_identity, run_last_race
+from tvm_ios.profile.last_race import (
+    Racer,
+    evidence_of,
+    fitting_racers,
+    race_identity,
+    run_last_race,
+)
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import TracedRuns
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.time_budget import Reserve, TimeBudget
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what nobody runs
 OPTIONS = CompareOptions()
@@ -141,8 +147,11 @@ class Clocked:
     run: int = 0
     run_ns: tuple[float, float] = (2e6, 1e6)
 
-    def __call__(self, models, *, options, until_decided, session):
+    def __call__(self, models, *, options, until_decided, budget, session):
         del session
+        if budget.is_limited and budget.is_over:
+            budget.cut("a race of 2 had 6 rounds of 25")
+            options = replace(options, rounds=6)
         assert until_decided
         if self.error is not None:
             raise self.error
@@ -168,7 +177,7 @@ SESSION = SimpleNamespace(patience=Patience(), in_stage=lambda _: nullcontext())
 
 
 def run(racers, call):
-    return run_last_race(racers, 2_000_000, SESSION, call)
+    return run_last_race(racers, SESSION, call)
 
 
 def compiled(racers):
@@ -227,9 +236,40 @@ def test_a_race_that_was_broken_off_is_not_known(built, clocked, call):
 def test_a_race_that_was_cut_short_is_not_known(built, clocked, call):
     hurried = replace(call, budget=TimeBudget(1e-6))
     run(racers(built), hurried)
-    assert any("the last race had" in note for note in hurried.budget.notes)
+    assert hurried.budget.cuts == ("a race of 2 had 6 rounds of 25",)
     run(racers(built), call)
     assert clocked.run == 2
+
+
+def test_where_no_rival_has_time_sequential_order_is_timed_alone(built, call, monkeypatch):
+    def race(models, *, options, until_decided, budget, session):
+        del options, until_decided, session
+        if len(models) > 1:
+            raise RaceTooLongError(60.0, budget.spare_s)
+        one = CompareRound(run_ns=(2e6,), ping_pong_ns=50.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(one,), confidence=0.95, notes=())
+
+    monkeypatch.setattr(last_race, "race", race)
+    monkeypatch.setattr(last_race, "_traced_runs", lambda *_: TracedRuns())
+    call = replace(call, budget=TimeBudget(20))
+    found = racers(built)
+    raced = run(found, call)
+    assert raced.names == (Contestant.SEQUENTIAL.value,)
+    evidence = evidence_of(raced, found, SESSION, replace(call, budget=call.budget), ())
+    assert evidence.kept == Contestant.SEQUENTIAL.value
+    assert evidence.reason.startswith("nothing else was raced within the time budget")
+    assert "the least rounds of the race take 60 s" in call.budget.notes[0]
+
+
+def test_the_most_promising_contestants_race_where_time_is_short(built, call):
+    call = replace(call, budget=TimeBudget(1.0, clock_s=lambda: 0.0))
+    call.budget.set_aside(Reserve.RACE, 0.9)
+    found = racers(built)
+    assert fitting_racers(found, 10_000_000, call) == found
+    assert call.budget.spare_s == 1.0
+    only = fitting_racers(found, 1_000_000_000, call)
+    assert set(only) == {Contestant.SEQUENTIAL}
+    assert call.budget.cuts == ("the last race was without greedy",)
 
 
 @pytest.mark.parametrize("budget_s", [1e-6, None])

@@ -64,7 +64,7 @@ def test_pricing_and_races_of_a_call_wait_once(
         assert len(race({"one": model}, options=options, session=session).rounds) == 6
         assert call.patience.spent_ns == spent_ns
         racer = Racer(built=branching_built, schedule=in_order, records="", compiled=lambda: model)
-        last = run_last_race({Contestant.SEQUENTIAL: racer}, 1, session, call)
+        last = run_last_race({Contestant.SEQUENTIAL: racer}, session, call)
         assert len(last.rounds) > 6
 
 

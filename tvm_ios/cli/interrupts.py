@@ -57,7 +57,10 @@ def told_interrupts() -> Iterator[None]:
         yield
     except Exception as error:
         if ctrl_c.heard:
-            raise KeyboardInterrupt from error
+            interrupt = KeyboardInterrupt()
+            for note in getattr(error, "__notes__", ()):
+                interrupt.add_note(note)
+            raise interrupt from error
         raise
     finally:
         sys.unraisablehook = hook

@@ -15,6 +15,7 @@ import gc
 import importlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
@@ -67,6 +68,7 @@ EXIT_BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    began_s = time.monotonic()
     if argv is None:
         # Python ends a process by looking for cycles: in TVM's modules, among 100,000 objects.
         atexit.register(gc.freeze)
@@ -80,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = _parser(_chosen_verb(words))
         arguments = parser.parse_args(words)
+        arguments.began_s = began_s if argv is not None else None
         debug = arguments.debug
         from tvm_ios.support.messages import Verbosity, shown_messages  # noqa: PLC0415
 
@@ -89,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TvmIosError as error:
         if debug:
             raise
-        _tell(f"tvm-ios: error: {error}")
+        _tell(f"tvm-ios: error: {error}", *_notes(error))
         return EXIT_ERROR
     except KeyboardInterrupt as interrupt:
         if debug:

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
+from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import add_model_options, prepare_process
@@ -20,6 +22,7 @@ from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
+from tvm_ios.driver.kept.store import KeptResults
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
@@ -28,6 +31,7 @@ from tvm_ios.report.html.templates import require_templates
 from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.artifact.new_artifact import copy_artifact
 from tvm_ios.support.terminal import StderrProgress
+from tvm_ios.support.time_budget import TimeBudget, process_age_s
 from tvm_ios.tuning.options import BACKEND_NAMES, TUNERS
 
 if TYPE_CHECKING:
@@ -125,6 +129,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
     config = _config(arguments)
+    budget = _budget(arguments, config)
     output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
     _require_writable(output, "--output")
     if arguments.report is not None:
@@ -135,8 +140,12 @@ def run(arguments: argparse.Namespace) -> int:
     line = KeptCommand.of(arguments, config, shapes)
     kept = line.find()
     if kept is None:
-        compiled = _tuned(arguments, config, shapes)
-        compiled.export_library(output)
+        compiled = _tuned(arguments, config, shapes, output, budget)
+        linked = KeptResults().file_of(compiled.kept_as)
+        if linked is None:
+            compiled.export_library(output)
+        else:  # it was linked a moment ago
+            copy_artifact(linked, output)
         line.keep(compiled.kept_as)
         report = compiled.report()
     else:
@@ -158,8 +167,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tuned(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShapes) -> CompiledModel:
-    """Model that the command line names, tuned."""
+def _budget(arguments: argparse.Namespace, config: TuneConfig) -> TimeBudget:
+    """Time of the call, counted from the start of the process, or of ``main`` inside of another."""
+    began_s = arguments.began_s
+    spent_s = process_age_s() if began_s is None else time.monotonic() - began_s
+    return TimeBudget(config.time_budget, spent_s=spent_s)
+
+
+def _tuned(
+    arguments: argparse.Namespace,
+    config: TuneConfig,
+    shapes: InputShapes,
+    output: Path,
+    budget: TimeBudget,
+) -> CompiledModel:
+    """Model that the command line names, tuned; models so far lie in the output meanwhile."""
     onnx_file, told = None, False
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(
@@ -180,7 +202,11 @@ def _tuned(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShape
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
             tune_beside_stock as tune,
         )
-    with nullcontext() if told else shown_ceiling(), StderrProgress() as progress:
+    with (
+        nullcontext() if told else shown_ceiling(),
+        StderrProgress() as shown,
+        (early := EarlyFile(output, shown, budget)).left_behind(),
+    ):
         return tune(
             source.mod,
             source.params,
@@ -189,8 +215,8 @@ def _tuned(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShape
             database=arguments.database,
             tuning_records=arguments.tuning_records,
             decisions=arguments.decisions,
-            progress=progress,
-            **config.arguments(),
+            progress=early,
+            **config.arguments() | {"time_budget": budget},
         )
 
 

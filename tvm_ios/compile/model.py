@@ -59,6 +59,8 @@ class CompiledModel:
     """Nodes that onnxruntime runs after all this; None for a model that is compiled whole."""
     kept_as: str = ""
     """Key of the cache's entry that holds it as a result of ``tune``; empty without one."""
+    interim: str = ""
+    """Line on what it is, where ``tune`` made it before its end; empty for all other models."""
 
     @property
     def was_loaded(self) -> bool:
@@ -141,7 +143,7 @@ class CompiledModel:
         return ModelStory(
             graph=self.graph,
             schedule_json=self.schedule.to_json(),
-            report="" if told is None else told.as_text(),
+            report=self.interim if told is None else told.as_text(),
             machine=dict(machine_facts()),
             versions=dict(version_facts()),
             evidence=None if told is None else told.evidence,
@@ -157,6 +159,8 @@ class CompiledModel:
         OptionError
             If the model was compiled without tuning.
         """
+        if self.interim:
+            raise OptionError(f"{self.interim}; what tune returns has a report")
         if self.tune_report is None:
             raise OptionError(
                 "this model was compiled with a given schedule, so there is no tuning report; "

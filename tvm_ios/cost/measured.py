@@ -27,6 +27,7 @@ from tvm_ios.errors import CostError, DatabaseError, LostSessionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_absolute_deviation
 from tvm_ios.measure.sampling import Cell, MeasureOptions, explained, sample
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
     "MeasureCounters",
@@ -78,7 +79,7 @@ class MeasuredStages:
     """Prices of stages by running them.
 
     Prices depend on the context, besides the stages. Without a database they live as long as this.
-    ``patience``, ``clock_ns`` and ``sleep_s`` are as for
+    ``patience``, ``budget``, ``clock_ns`` and ``sleep_s`` are as for
     :class:`~tvm_ios.measure.machine_mode.ModeWatch`.
     """
 
@@ -90,6 +91,7 @@ class MeasuredStages:
         options: MeasureOptions | None = None,
         database: ProfileDatabase | None = None,
         patience: Patience | None = None,
+        budget: TimeBudget | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep_s: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -97,11 +99,13 @@ class MeasuredStages:
         self._context = context
         self._options = options or MeasureOptions()
         self._database = database
+        self._budget = budget or TimeBudget()
         self._clock_ns = clock_ns
         self._watch = ModeWatch(
             self._ping_pong_ns,
             self._options.mode,
             patience=patience,
+            budget=budget,
             clock_ns=clock_ns,
             sleep_s=sleep_s,
         )
@@ -149,6 +153,11 @@ class MeasuredStages:
         gets a price of one sample; so does a stage that takes 1.05 times as long as its groups one
         after another, priced before, or one of three. An interrupt or error keeps, and stores, the
         prices of all complete batches. ``on_batch`` is called after each measured batch.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the time budget is over before all have a price; those of complete samples are kept.
         """
         start_ns = self._clock_ns()
         try:
@@ -158,8 +167,9 @@ class MeasuredStages:
                 cells: dict[str, Cell] = {}
                 try:
                     for key, unknown in todo[first : first + size]:
+                        self._budget.require_spare("price stages")
                         cells[key] = self._cell(unknown, cells)
-                    dropped = sample(list(cells.values()), self._options, self._watch)
+                    dropped = sample(list(cells.values()), self._options, self._watch, self._budget)
                     self._count(slow_rounds_dropped=dropped)
                 finally:
                     self._keep(cells)
@@ -167,6 +177,8 @@ class MeasuredStages:
                     cells.clear()
                 if on_batch is not None:
                     on_batch(self.counters)
+            if not all(key in self._records for key in keys):
+                self._budget.require_spare("price stages")
             return [self._records[key].median_ns for key in keys]
         finally:
             self._count(seconds=(self._clock_ns() - start_ns) / 1e9)

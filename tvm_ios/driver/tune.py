@@ -5,10 +5,9 @@ It prepares and builds, searches with measured prices, then races against sequen
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,15 @@ from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import module_graph, told_ceiling
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.kept.kept_call import KeptCall
-from tvm_ios.driver.kept.tune_call import TuneCall
+from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
 from tvm_ios.driver.taken_rest import taken_rest
+from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.early_answers import EarlyAnswers
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.fit_decisions import DecisionFitting
@@ -41,6 +42,7 @@ from tvm_ios.profile.last_race import (
     Racer,
     compiled_racers,
     evidence_of,
+    fitting_racers,
     racers_of,
     run_last_race,
 )
@@ -48,8 +50,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
-from tvm_ios.report.slow_products import slow_products
-from tvm_ios.report.tune_report import Contestant, TuneReport
+from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
@@ -64,25 +65,14 @@ from tvm_ios.support.stage_gate import (
     OpenGate,
     StageGate,
     StageNeed,
-    clock_at_work,
     gate_around,
 )
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
 __all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race"]
-
-UNTUNED = {
-    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
-    Contestant.IOS: Contestant.UNTUNED_IOS,
-    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
-}
-"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +100,7 @@ def tune(
     effort: Effort | str | None = None,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
-    time_budget: float | None = None,
+    time_budget: float | TimeBudget | None = None,
     lanes: int | None = None,
     database: ProfileDatabase | str | Path | None = None,
     decisions: DecisionFiles = None,
@@ -143,9 +133,10 @@ def tune(
         A log of either tuner, or several: their records are used, and new ones go to the first.
         Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
     time_budget
-        Seconds of the whole call. Preparing, compiling and pricing single operators are done in any
-        case. Other layouts, padded channels, kernel tuning, the search and the races take what is
-        left, and the report says what was cut.
+        Seconds of the whole call, or a budget whose clock runs. Preparing and compiling the model
+        in sequential order is done in any case; the report says how long that takes. Pricing, other
+        forms, kernel tuning, the search and the races take what is left, and the report says what
+        was cut.
     lanes
         Threads that run the model, the caller's included; the usable cores where omitted, those of
         the device of an RPC tracker. On a GPU, streams; 8 where omitted.
@@ -156,7 +147,8 @@ def tune(
         decisions export`` wrote, or schedules in JSON. What they decide on is built and enters the
         last race; what does not fit is told in the report.
     progress
-        Called with a :class:`~tvm_ios.support.progress.Progress` now and then.
+        Called with a :class:`~tvm_ios.support.progress.Progress` now and then. Its ``model`` is
+        each model that the call has before its end, from a first one in sequential order on.
     options
         Everything else: :class:`~tvm_ios.driver.options.TuneOptions` has fields for the search,
         each kind of measuring, layout and types, operator libraries, padded channels and exact
@@ -182,7 +174,7 @@ def tune(
         If the profile database cannot be read.
     KeyboardInterrupt
         On Ctrl-C. Prices taken so far lie in the database, so the same call goes on from there;
-        if there are any, a note on the exception says so.
+        if there are any, a note on the exception says so. ``progress`` had the best model so far.
 
     Examples
     --------
@@ -192,13 +184,14 @@ def tune(
     >>> compiled = tvm_ios.tune(mod, params)  # doctest: +SKIP
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
+    budget = budget_of_call(time_budget)  # first: its clock begins here
     given = TuneCall(
         mod=mod,
         params=params,
         target=target,
         tuning=tuning,
         tuning_records=tuning_records,
-        time_budget=time_budget,
+        time_budget=budget,
         lanes=lanes,
         database=database,
         decisions=decisions,
@@ -227,9 +220,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     conversion, build = options.conversion, options.build
     files = read_given(given.decisions)
-    rest = taken_rest(given.mod, options)
     gate = gate_around(OpenGate(most_cores=default_lanes()))
-    budget = TimeBudget(given.time_budget, clock_s=clock_at_work(gate))
+    budget = given.time_budget
     request = TuningRequest.of(
         options.kernels.backend_for(given.tuning),
         given.tuning_records,
@@ -257,6 +249,11 @@ def _tune_race(given: TuneCall) -> TuneRace:
         budget=budget,
         compare=options.compare,
         measure=options.measure,
+        answers=EarlyAnswers(
+            told=given.progress is not None and not options.device.is_remote,
+            needed=budget.is_limited,
+            rest=taken_rest(given.mod, options),
+        ),
     )
     ceiling = told_ceiling(
         partial(module_graph, given.mod, given.params), call.lanes, device.traits, device.speeds
@@ -284,6 +281,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
     )
     search = options.search.without_merges() if build.exact else options.search
     candidate = chosen.candidate
+    if request is not None and tunes and budget.is_over:
+        budget.cut("kernels were not tuned, and no records were used")
+        request = None
     tuning = (
         nullcontext()
         if request is None
@@ -306,55 +306,26 @@ def _tune_race(given: TuneCall) -> TuneRace:
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
             racers |= decided.racers(racers, main, session, call)
+            racers = fitting_racers(racers, main.sequential_ns, call)
             if tuned is not None:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
             racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
-        raced = run_last_race(racers, main.sequential_ns, session, call)
+        raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(raced, racers, session, call, curve)
-    kept = Contestant(evidence.kept)
-    if tuned is None:
-        records = records_around(racers[kept].built.kernels.staged)
-    else:
-        records = tuned.records.not_used() if kept in UNTUNED.values() else tuned.records
-    _LOG.info("kept %s: %s", kept.value, evidence.reason)
-    model = replace(racers[kept].compiled(), records=records, rest=rest)
-    report = TuneReport(
-        story=replace(model.story(), evidence=evidence, ceiling=ceiling),
-        arena_bytes=model.plan.arena_bytes,
-        records=records,
-        coverage=main.built.extraction.coverage.as_text(),
-        measured=main.prices.kernels.counters.priced,
-        from_database=main.prices.kernels.counters.from_database,
-        search=main.searches[Contestant.IOS.value],
-        remembered=call.database.use.as_text(call.database.path),
-        tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
-        given=decided.outcome(raced, racers),
-        notes=(
-            *main.built.prepared.notes,
-            *((f"the model was converted: {conversion.as_text()}",) if conversion.changes else ()),
-            *device.notes,
-            *chosen.notes,
-            *(() if tuned is None else tuned.notes),
-            *main.notes,
-            *main.prices.notes,
-            *(
-                slow_products(main.prices.graph, main.prices.alone_ns)
-                if main.prices.kernels.runner.idle_lanes_help
-                else ()
-            ),
-            *raced.notes,
-            *budget.notes,
-        ),
-    )
-    return TuneRace(
+    steps = TuneSteps(
+        call=call,
+        conversion=conversion,
+        ceiling=ceiling,
+        chosen=chosen,
+        tuned=tuned,
+        decided=decided,
+        main=main,
         racers=racers,
-        kept=replace(model, tune_report=report),
-        certain=raced.is_quiet
-        and not call.database.use.doubtful
-        and not main.prices.kernels.counters.flagged,
+        raced=raced,
     )
+    return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 
 
 def _untuned_racers(

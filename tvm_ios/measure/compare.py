@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tvm_ios.errors import CostError, OptionError
+from tvm_ios.errors import CostError, OptionError, OutOfTimeError
 from tvm_ios.measure.comparison import (
     LEAST_ROUNDS,
     CompareRound,
@@ -27,6 +27,7 @@ from tvm_ios.measure.comparison import (
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, explained, timed_sample
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = [
@@ -62,8 +63,8 @@ Near contestants are timed alike, so a long one beside a shorter one needs it, u
 off."""
 
 
-class RaceTooLongError(CostError):
-    """A race that would take longer than the time left."""
+class RaceTooLongError(OutOfTimeError):
+    """A race whose least rounds would take longer than the time left."""
 
     def __init__(self, needed_s: float, within_s: float) -> None:
         super().__init__(
@@ -122,7 +123,7 @@ def compare(
     *,
     options: CompareOptions | None = None,
     until_decided: bool = False,
-    within_s: float = math.inf,
+    budget: TimeBudget | None = None,
     ping_pong_ns: Callable[[], float] | None = None,
     patience: Patience | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
@@ -136,35 +137,37 @@ def compare(
         True ends the race once the fastest contestant is known, leaves out the warm-up of long
         runs, and stops timing contestants that have lost beyond doubt. The first one is timed on,
         unless it is far off, since reports give times of the others as ratios over it.
-    within_s
-        Seconds left for the race.
+    budget
+        Time budget of the call. A race ends before the first round that would not end in time, with
+        one round at least; fewer than an interval needs prove nothing.
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
     """
     if not contestants:
         raise OptionError("nothing to compare; give at least one contestant")
-    options = options or CompareOptions()
+    options, budget = options or CompareOptions(), budget or TimeBudget()
     names = tuple(contestants)
     cells = [Cell(_explained(name, contestants[name]), options.number) for name in names]
     watch = ModeWatch(
         ping_pong_ns or (lambda: 0.0),
         options.mode,
         patience=patience,
+        budget=budget,
         clock_ns=clock_ns,
         sleep_s=sleep_s,
     )
     first, *others = cells
     run_ns = [_first_look_ns(first, options)]
     needed_s = least_rounds(options.confidence) * len(cells) * run_ns[0] / 1e9
-    if needed_s > within_s:
-        raise RaceTooLongError(needed_s, within_s)
+    if others and not budget.allows(needed_s):
+        raise RaceTooLongError(needed_s, budget.spare_s)
     run_ns += [_first_look_ns(cell, options) for cell in others]
     warmups = [options.warmup] * len(cells)
     if until_decided:
         warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
     rivals = partial(_rivals, names, options.confidence) if until_decided else None
-    rounds = _take_rounds(cells, warmups, options, watch, clock_ns, rivals)
+    rounds = _take_rounds(cells, warmups, options, watch, budget, clock_ns, rivals)
     return Comparison(
         names=names,
         rounds=tuple(rounds),
@@ -232,6 +235,7 @@ def _take_rounds(
     warmups: Sequence[int],
     options: CompareOptions,
     watch: ModeWatch,
+    budget: TimeBudget,
     clock_ns: Callable[[], int],
     rivals: Callable[[Sequence[CompareRound]], frozenset[int]] | None,
 ) -> list[CompareRound]:
@@ -244,7 +248,7 @@ def _take_rounds(
     looks = {least, *(count for count in EARLY_LOOKS if count > least)}
     watch.look()
     while counted < options.rounds:
-        patient = watch.patient
+        patient, began_s = watch.patient, budget.spent_s
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         with watch.round() as round_:
@@ -254,16 +258,19 @@ def _take_rounds(
         )
         counts = not (round_.slow and patient)
         counted += counts
-        if not counts or rivals is None:
-            continue
-        if counted in looks:
-            timed = rivals(rounds)
-        # The longer a run, the more of what disturbs it is in every sample alike.
-        is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
-        enough = max(least, 0 if is_long else EARLY_LOOKS[0])
-        # Until six are fast, rounds that were dropped are among those in use.
-        taken = min(counted, len(used_rounds(rounds, options.confidence)))
-        if not timed or (clock_ns() >= end_ns and taken >= enough):
+        if counts and rivals is not None:
+            if counted in looks:
+                timed = rivals(rounds)
+            # The longer a run, the more of what disturbs it is in every sample alike.
+            is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
+            enough = max(least, 0 if is_long else EARLY_LOOKS[0])
+            # Until six are fast, rounds that were dropped are among those in use.
+            taken = min(counted, len(used_rounds(rounds, options.confidence)))
+            if not timed or (clock_ns() >= end_ns and taken >= enough):
+                break
+        late = not budget.allows(budget.spent_s - began_s)
+        if late and 0 < counted < options.rounds:
+            budget.cut(f"a race of {len(cells)} had {counted} rounds of {options.rounds}")
             break
     return rounds
 

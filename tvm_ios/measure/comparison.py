@@ -116,8 +116,11 @@ class Comparison:
         return median(self._times(name).values())
 
     def interval_ns(self, name: str) -> tuple[float, float]:
-        """Interval that holds the true median of a contestant's time with :attr:`confidence`."""
-        return median_interval(list(self._times(name).values()), self.confidence)
+        """Interval that holds the true median of a contestant's time with :attr:`confidence`.
+
+        Of fewer rounds than that takes, the least and the most.
+        """
+        return _interval(list(self._times(name).values()), self.confidence)
 
     def speedup(self, contestant: str, *, over: str) -> Speedup:
         """Speedup of a contestant over another, and whether it beats the noise."""
@@ -203,9 +206,11 @@ def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[Comp
 def speedup_of(
     ratios: Sequence[float], *, contestant: str, over: str, confidence: float = 0.95
 ) -> Speedup:
-    """Speedup with interval and verdict, from ratios of each round."""
-    low, high = median_interval(ratios, confidence)
-    if low > 1:
+    """Speedup with interval and verdict, from ratios of each round; too few of them are a tie."""
+    low, high = _interval(ratios, confidence)
+    if len(ratios) < least_values(confidence):
+        verdict = Verdict.TIES
+    elif low > 1:
         verdict = Verdict.WINS
     elif high < 1:
         verdict = Verdict.LOSES
@@ -219,3 +224,10 @@ def speedup_of(
         high=high,
         verdict=verdict,
     )
+
+
+def _interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Interval of the median, or the least and the most of too few values, as a race cut short."""
+    if 0 < len(values) < least_values(confidence):
+        return min(values), max(values)
+    return median_interval(values, confidence)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm_ios.errors import OptionError
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["ModeOptions", "ModeWatch", "Patience", "WatchedRound"]
 
@@ -83,6 +84,8 @@ class ModeWatch:
     patience
         Time the session has spent of its patience, shared with its other watches; this watch's own
         where omitted.
+    budget
+        Time budget of the call, with which patience ends.
     clock_ns, sleep_s
         Functions that return the time and pause; a fake runner brings its own.
     """
@@ -93,12 +96,14 @@ class ModeWatch:
         options: ModeOptions,
         *,
         patience: Patience | None = None,
+        budget: TimeBudget | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         sleep_s: Callable[[float], None] = time.sleep,
     ) -> None:
         self._ping_pong_ns = ping_pong_ns
         self._options = options
         self._patience = patience or Patience()
+        self._budget = budget or TimeBudget()
         self._clock_ns = clock_ns
         self._sleep_s = sleep_s
         self._seen_ns: list[float] = []
@@ -119,7 +124,8 @@ class ModeWatch:
     @property
     def patience_left_s(self) -> float:
         """Seconds that may still be spent on waiting."""
-        return max(0, round(self._options.patience_s * 1e9) - self._patience.spent_ns) / 1e9
+        left_s = max(0, round(self._options.patience_s * 1e9) - self._patience.spent_ns) / 1e9
+        return max(0.0, min(left_s, self._budget.spare_s))
 
     @property
     def patient(self) -> bool:

@@ -17,6 +17,7 @@ from statistics import median
 from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_error
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.support.whole_number import require_whole_fields
 
 __all__ = [
@@ -191,13 +192,22 @@ def explained(failure: str) -> Iterator[None]:
         raise CostError(f"{failure}: {type(error).__name__}: {error}") from error
 
 
-def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> int:
+def sample(
+    cells: Sequence[Cell],
+    options: MeasureOptions,
+    watch: ModeWatch,
+    budget: TimeBudget | None = None,
+) -> int:
     """Measure cells in interleaved rounds until all are settled; return the dropped rounds.
 
-    Each round adds its samples to the cells, so an interrupted call keeps what it has.
+    Each round adds its samples to the cells, so an interrupted call keeps what it has. When the
+    budget is over, cells stay with the samples they have.
     """
+    budget = budget or TimeBudget()
     shortest_ns = options.min_repeat_ms * 1e6
     for cell in cells:
+        if budget.is_over:
+            return 0
         with explained(cell.failure):
             warmed_ns = _warm_up(cell, options.warmup)
             # Runs that are long enough each need no trial of how many make a sample.
@@ -207,17 +217,20 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
             cell.warming_ns = warmed_ns
     dropped = 0
     watch.look()
-    while pending := [cell for cell in cells if not cell.settled(options)]:
+    while not budget.is_over and (pending := [c for c in cells if not c.settled(options)]):
         patient = watch.patient
         run_ns: list[float] = []
         with watch.round() as round_:
             for cell in pending:
+                if budget.is_over:
+                    break
                 with explained(cell.failure):
                     run_ns.append(timed_sample(cell, shortest_ns))
         if round_.slow and patient:
             dropped += 1
             continue
-        for cell, taken_ns in zip(pending, run_ns, strict=True):
+        # Of a round that was broken off, the first cells have a sample more than the others.
+        for cell, taken_ns in zip(pending, run_ns, strict=False):
             (cell.slow_ns if round_.slow else cell.fast_ns).append(taken_ns)
     return dropped
 

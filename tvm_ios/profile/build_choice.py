@@ -7,7 +7,6 @@ faster within it and also by the prices of its operators.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -85,7 +84,10 @@ def without_search(
         return orders
     database = call.database
     with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
-        prices = settled_prices(MeasuredKernels(runner, database=database, options=call.measure))
+        kernels = MeasuredKernels(
+            runner, database=database, options=call.measure, budget=call.budget
+        )
+        prices = settled_prices(kernels)
         return [prices.annotate(order) for order in orders]
 
 
@@ -140,7 +142,6 @@ def choose_build(
     call: MeasuringCall,
     *,
     prices_count: bool = False,
-    within_s: float = math.inf,
 ) -> BuildChoice:
     """Fastest of the builds of one network that beat the first one, or the first one.
 
@@ -159,8 +160,11 @@ def choose_build(
     prices_count
         True lets prices of single operators count. They say nothing of tuned kernels, which were
         chosen by such prices.
-    within_s
-        Seconds left for the race.
+
+    Raises
+    ------
+    OutOfTimeError
+        If the call's time budget is over before the operators are priced and the least rounds run.
     """
     base, *others = builds
     if not others:
@@ -173,10 +177,10 @@ def choose_build(
             for run, (name, order, lanes) in runs.items()
         }
         usual_s = call.compare.longest_s
-        longest_s = max(usual_s, min(LONGER * usual_s, call.budget.left_s / LONGER))
+        longest_s = max(usual_s, min(LONGER * usual_s, call.budget.spare_s / LONGER))
         options = replace(call.compare, longest_s=longest_s)
         comparison = race(
-            models, options=options, until_decided=True, within_s=within_s, session=session
+            models, options=options, until_decided=True, budget=call.budget, session=session
         )
     fastest = {
         name: _fastest([run for run, (of, *_) in runs.items() if of == name], comparison)

@@ -15,13 +15,13 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target
-from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.errors import ModelError, OptionError, OutOfTimeError
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.kernels import start_shared_workers
-from tvm_ios.measure.compare import RaceTooLongError
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
@@ -94,7 +94,7 @@ def build_fastest(
     )
     for change in changes:
         best.try_change(change, records if change.raced_with_records else None)
-    built = best.built or best.build("build", best.candidate)
+    built = best.built or best.first_build()
     if subject:
         choices.note(kernels)
     return ChosenBuild(
@@ -133,6 +133,9 @@ class _BestSoFar:
         except (ModelError, OptionError) as error:
             self.notes.append(_left_out(change, error))
             return
+        except OutOfTimeError as error:
+            self.call.budget.cut(f"{change.without}: {error}")
+            return
         if changed is None:
             return
         if records is None and change.priced:
@@ -153,6 +156,13 @@ class _BestSoFar:
                 return change.of(self.candidate, self.target)
         with self.call.gate.stage(self.call.to_prepare(change.name)):
             return change.of(self.candidate, self.target)
+
+    def first_build(self) -> BuiltModel:
+        """Build of the form so far, which is an answer of the call."""
+        built = self.build("build", self.candidate)
+        if self.call.answers.first is None:
+            answer_with(built, self.call)
+        return built
 
     def build(
         self, phase: str, candidate: BuildCandidate, like: BuiltModel | None = None
@@ -190,7 +200,7 @@ class _BestSoFar:
         """Take the faster form, by an earlier choice or a race with the records in force."""
         changed_built = None
         if choice is None:
-            self.built = self.built or self.build("build", self.candidate)
+            self.built = self.built or self.first_build()
             if not self.call.budget.allows(SHARE_OF_BUILDING * self.call.clock.phase_s["build"]):
                 self.call.budget.cut(f"a build with {change.name} was not tried")
                 return
@@ -201,10 +211,9 @@ class _BestSoFar:
                 return
             builds = {change.without: self.built, change.name: changed_built}
             with self.call.stage(f"check {change.phase}", self.call.to_profile) as granted:
-                call, left_s = self.call.at(granted), self.call.budget.left_s
                 try:
-                    choice = choose_build(builds, call, prices_count=True, within_s=left_s)
-                except RaceTooLongError as error:
+                    choice = choose_build(builds, self.call.at(granted), prices_count=True)
+                except OutOfTimeError as error:
                     self.call.budget.cut(f"a build with {change.name} was not raced: {error}")
                     return
                 known = self.call.choices(self.target)
@@ -212,6 +221,8 @@ class _BestSoFar:
         self.notes += choice.notes
         if choice.kept == change.name:
             self.candidate, self.built, self.subject = changed, changed_built, question
+            if changed_built is not None:
+                answer_with(changed_built, self.call)
 
     def _known(self, question: str) -> BuildChoice | None:
         """Earlier choice with the records in force; None without one."""

@@ -16,15 +16,19 @@ from tvm_ios.compile.lower import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.race import race_s
+from tvm_ios.profile.race import VARIANT_RACE, race_s
+from tvm_ios.profile.search_plan import set_aside_for_end, unsearched
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.way_choice import settled_prices
+from tvm_ios.profile.time_plan import LISTS_S
+from tvm_ios.profile.way_choice import settled_prices, with_choice
+from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ceiling import most_gain
@@ -32,7 +36,7 @@ from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.result import SearchProgress, SearchResult
 from tvm_ios.support.progress import PhaseClock
-from tvm_ios.support.time_budget import TimeBudget
+from tvm_ios.support.time_budget import Reserve, TimeBudget
 
 __all__ = ["ScheduledBuild", "find_schedules", "schedule_build", "search_schedule"]
 
@@ -42,7 +46,10 @@ of thousands of noisy prices promises that much by noise."""
 MOST_OWN = 2
 """Ratio of TVM's kernels to the chosen ones, by prices, above which they get no race as a network:
 caches cost a network no more than that, and TVM's code for NHWC takes 40 times as long."""
-
+LEAST_SEARCH_S = 0.5
+"""Seconds below which no search is begun: its states alone may take as long."""
+SETTLED = "sequential order, who computes each operator chosen by measuring, not raced"
+"""Words on the second answer of a call."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,7 +58,12 @@ _LOG = logging.getLogger(__name__)
 class ScheduledBuild:
     """A build with its schedules, and the prices that they were found with."""
 
-    prices: StagePrices
+    built: BuiltModel
+    """Build that the schedules are for."""
+    prices: StagePrices | None
+    """Prices of operators and stages; None where the time budget had no time for them."""
+    counters: MeasureCounters
+    """Counts of all pricing."""
     schedules: Mapping[str, InterOpSchedule]
     """Schedules by contestant: sequential order, greedy order, one of each search, then lists."""
     searches: Mapping[str, SearchResult]
@@ -60,16 +72,21 @@ class ScheduledBuild:
     """Sum of the prices of all operators with idle lanes' help: about the time of a run."""
 
     @property
-    def built(self) -> BuiltModel:
-        """Build that the schedules are for."""
-        return self.prices.kernels.runner.built
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """Notes of all searches, each once."""
-        return tuple(
-            dict.fromkeys(note for found in self.searches.values() for note in found.notes)
+        """Notes of all searches, each once, and those on the prices."""
+        notes = dict.fromkeys(note for found in self.searches.values() for note in found.notes)
+        if self.prices is None:
+            return tuple(notes)
+        slow = (
+            slow_products(self.prices.graph, self.prices.alone_ns)
+            if self.prices.kernels.runner.idle_lanes_help
+            else ()
         )
+        return (*notes, *self.prices.notes, *slow)
+
+    def known_ns(self, schedule: InterOpSchedule) -> tuple[int | None, ...]:
+        """Known prices of a schedule's stages in nanoseconds; empty where nothing was priced."""
+        return () if self.prices is None else self.prices.known_ns(schedule)
 
     def without_repetitions(self) -> dict[str, InterOpSchedule]:
         """Schedules by contestant, without those that only repeat sequential order.
@@ -90,7 +107,12 @@ class ScheduledBuild:
 def schedule_build(
     built: BuiltModel, session: MeasuringSession, call: MeasuringCall, search: SearchOptions
 ) -> ScheduledBuild:
-    """Prices and schedules of a build within a call of ``tune``, with the records in force."""
+    """Prices and schedules of a build within a call of ``tune``, with the records in force.
+
+    Where the time budget is over before the operators are priced, there is sequential order alone.
+    """
+    if call.budget.is_over:
+        return _unpriced(built, call)
 
     def tell(counters: MeasureCounters) -> None:
         call.clock.say(f"operators, {counters.priced} ways of them measured")
@@ -103,20 +125,46 @@ def schedule_build(
             built, lanes=call.lanes, session=session, database=call.database
         ) as runner,
     ):
-        kernels = MeasuredKernels(runner, database=call.database, options=call.measure)
-        found = find_schedules(
-            settled_prices(
-                kernels, predict=call.measure.predict and search.list_only, on_batch=tell
-            ),
-            {Contestant.IOS.value: search},
-            call.clock,
-            call.budget,
-            lists={Contestant.IOS_LIST.value: Contestant.IOS.value},
-            compare=call.compare,
+        kernels = MeasuredKernels(
+            runner, database=call.database, options=call.measure, budget=call.budget
         )
+        try:
+            predict = call.measure.predict and search.list_only
+            prices = settled_prices(kernels, predict=predict, on_batch=tell)
+            if call.answers.told and not call.budget.is_over:
+                call.answers.tell(with_choice(runner, prices.choice), SETTLED, call.clock)
+            first = call.answers.first
+            found = find_schedules(
+                prices,
+                {Contestant.IOS.value: search},
+                call.clock,
+                call.budget,
+                lists={Contestant.IOS_LIST.value: Contestant.IOS.value},
+                compare=call.compare,
+                made_s=0.0 if first is None else first.made_s,
+            )
+        except OutOfTimeError:
+            found = _unpriced(built, call, kernels.counters)
     told = kernels.counters
     _LOG.info("prices: %d measured, %d known", told.priced, told.from_database)
-    return found
+    return replace(found, counters=told)
+
+
+def _unpriced(
+    built: BuiltModel, call: MeasuringCall, counters: MeasureCounters | None = None
+) -> ScheduledBuild:
+    """Sequential order of a build without prices, as the first answer of the call has it."""
+    call.budget.cut("operators were not priced, and no other order was tried")
+    order, first = sequential_schedule(built.graph), call.answers.first
+    run_ns = 0 if first is None else first.run_ns
+    return ScheduledBuild(
+        built=built,
+        prices=None,
+        counters=counters or MeasureCounters(),
+        schedules={Contestant.SEQUENTIAL.value: order},
+        searches={Contestant.IOS.value: unsearched(built.graph, run_ns)},
+        sequential_ns=run_ns,
+    )
 
 
 def find_schedules(
@@ -127,6 +175,7 @@ def find_schedules(
     *,
     lists: Mapping[str, str] = MappingProxyType({}),
     compare: CompareOptions | None = None,
+    made_s: float = 0.0,
 ) -> ScheduledBuild:
     """Search the schedules of a build.
 
@@ -139,52 +188,68 @@ def find_schedules(
     clock
         Gets the progress of the searches.
     budget
-        Time of the whole call. Some is set aside for a race; a search that used up an equal part of
-        the rest takes its best schedule so far.
+        Time of the whole call. Some is set aside for lists and a race; a search that used up an
+        equal part of the rest takes its best schedule so far.
     lists
         For each list, the search whose schedule it is made from; both by contestant.
     compare
         Options of the race that time is set aside for.
+    made_s
+        Seconds to compile each of its contestants, about.
+
+    Raises
+    ------
+    OutOfTimeError
+        If the budget is over before the operators of sequential order are priced.
     """
     results: dict[str, SearchResult] = {}
-    budget = budget or TimeBudget()
+    budget, compare = budget or TimeBudget(), compare or CompareOptions()
     with prices.kernels.resumable():
         singles = [Stage(((index,),)) for index in range(len(prices.graph))]
         sequential_ns = sum(prices.price(prices.graph, singles))
-        reserve_s = race_s(sequential_ns, compare or CompareOptions())
         at_most = _most_gain(prices)
         hopeless = {name for name, options in limits.items() if not options.is_worth(at_most)}
+        pays = len(hopeless) < len(limits)
+        if pays:
+            set_aside_for_end(budget, sequential_ns, compare, made_s=made_s)
         for name, options in limits.items():
-            part = budget.part(len(limits) - len(results), reserve_s=reserve_s)
+            part = budget.part(len(limits) - len(results))
+            if not part.allows(LEAST_SEARCH_S):
+                budget.cut("no stages were searched")
+                results[name] = unsearched(prices.graph, sequential_ns)
+                continue
             wanted = options.without_concurrency() if name in hopeless else options
             found = search_schedule(prices, wanted, clock, budget=part)
             note = f"stages were not searched: by prices they gain at most {at_most:.3f} times"
             notes = (*found.notes, note) if name in hopeless else found.notes
             results[name] = replace(found, notes=notes)
-    in_order, greedy = sequential_schedule(prices.graph), greedy_schedule(prices.graph)
+    budget.set_aside(Reserve.LISTS, 0.0)
+    in_order = sequential_schedule(prices.graph)
     searches = {
         name: _worth_a_race(result, in_order, sequential_ns) for name, result in results.items()
     }
     schedules = {
         Contestant.SEQUENTIAL.value: in_order,
         # Where prices are predicted one race has to do, of few.
-        **(
-            {}
-            if prices.is_predicted or len(hopeless) == len(limits)
-            else {Contestant.GREEDY.value: greedy}
-        ),
+        Contestant.GREEDY.value: greedy_schedule(prices.graph)
+        if pays and not prices.is_predicted
+        else in_order,
         **{name: found.schedule for name, found in searches.items()},
     }
     for name, begun in lists.items():
         if begun in hopeless:
             continue
+        if budget.is_over:
+            budget.cut("no list was made")
+            break
         # Streams share one GPU, and prices of operators do not say how: a list gets as many as a
         # stage of the search has groups, which is known to pay.
         start = results[begun].schedule
         runner = prices.kernels.runner
         helps, lanes = runner.idle_lanes_help, runner.lanes
         lanes = lanes if helps else min(lanes, widest_stage(start))
-        raced = budget.allows(reserve_s) and not prices.is_predicted
+        seeds_s = LISTS_S * len(LIST_SEEDS) + race_s(sequential_ns, VARIANT_RACE)
+        raced = budget.allows(seeds_s) and not prices.is_predicted
         seeds = LIST_SEEDS if raced else range(1)
         with prices.kernels.resumable():
             listed = fastest_list(prices, start, lanes=lanes, seeds=seeds)
@@ -199,7 +264,9 @@ def find_schedules(
             annotated[Contestant.SEQUENTIAL.value], libraries=(), unsplit=()
         )
     return ScheduledBuild(
+        built=prices.kernels.runner.built,
         prices=prices,
+        counters=prices.kernels.counters,
         schedules=annotated,
         searches=searches,
         sequential_ns=sequential_ns,
@@ -245,7 +312,7 @@ def search_schedule(
         options.completed(measured=True),
         progress=report,
         should_stop=lambda: not budget.allows(0.0),
-        hurried=math.isfinite(budget.left_s),
+        hurried=budget.is_limited,
     )
 
 

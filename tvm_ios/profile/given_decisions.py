@@ -65,12 +65,13 @@ class GivenDecisions:
         They are compiled with the records in force.
         """
         racers: dict[Contestant, Racer] = {}
+        operator_ns = () if main.prices is None else tuple(main.prices.alone_ns)
         for who, given in self.schedules.items():
             if any(map(given.is_of, (*found.values(), *racers.values()))):
                 continue
             schedule = given.schedule
             if given.built is main.built:  # lanes are planned by times, and these are of here
-                schedule = replace(schedule, operator_ns=tuple(main.prices.alone_ns))
+                schedule = replace(schedule, operator_ns=operator_ns or schedule.operator_ns)
             compiled = partial(
                 compiled_for, session, given.built, lanes=call.lanes, database=call.database
             )
@@ -84,17 +85,23 @@ class GivenDecisions:
 
     def outcome(self, raced: Comparison, racers: Mapping[Contestant, Racer]) -> tuple[str, ...]:
         """Lines for the report on what each file brought."""
-        own = raced.fastest(who.value for who in racers if who not in GIVEN)
+        taken = [who for who in racers if who.value in raced.names]
+        own = raced.fastest(who.value for who in taken if who not in GIVEN)
         lines = []
         for who, given in self.schedules.items():
-            if who in racers:
+            if who in racers and who.value in raced.names:
                 speedup = raced.speedup(who.value, over=own)
                 became = (
                     f"{who.value}, {speedup.ratio:.3f} ({speedup.low:.3f} to {speedup.high:.3f}) "
                     f"times as fast as {own}, the best found here without them"
                 )
             else:
-                twin = next(other for other, racer in racers.items() if given.is_of(racer))
-                became = f"decides as {twin.value} does"
+                twins = (other.value for other in racers if given.is_of(racers[other]))
+                twin = None if who in racers else next(twins, None)
+                became = (
+                    "does not race within the time budget"
+                    if twin is None
+                    else f"decides as {twin} does"
+                )
             lines.append(f"{given.file}: {became}; {given.told}")
         return (*lines, *self.unfit)

@@ -27,6 +27,7 @@ from tvm_ios.relay.layouts.places import ImagePlaces, has_images, image_places
 from tvm_ios.relay.transforms.channel_padding import float32_lanes
 from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED, written_as_convolution
 from tvm_ios.runtime.libraries.protocol import OpenLibrary, OperatorLibrary
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["cheapest_form", "form_by_prices"]
 
@@ -40,6 +41,8 @@ UNBLOCKED = 5
 """Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
 LEAST_MOVE_NS = 500
 """Nanoseconds of a kernel that lays out few data anew, and of what waits for it."""
+TIMED_AT_ONCE = 8
+"""Calls of a library that are timed before the time budget is looked at."""
 Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
 """Function that prices fused functions by a library in nanoseconds; None for what it lacks."""
 
@@ -70,13 +73,19 @@ def cheapest_form(
     """Cheapest form of a model whose batch norms are in parts; None without convolutions.
 
     Parameters are bound. Without ``pads`` no channels are padded.
+
+    Raises
+    ------
+    OutOfTimeError
+        If half of the call's time budget is over before all are timed; times so far are stored.
     """
     if not has_images(parts):
         return None
+    budget = call.budget.part(2)
     with call.open() as session:
         opened = session.libraries(call.database).open(library)
         costs = _Costs(
-            priced=lambda functions: _priced(functions, library, opened),
+            priced=lambda functions: _priced(functions, library, opened, budget),
             speeds=call.device.speeds,
             lanes=call.lanes,
             block=float32_lanes(target),
@@ -88,10 +97,17 @@ def cheapest_form(
 
 
 def _priced(
-    functions: Iterable[FusedFunction | None], library: OperatorLibrary, opened: OpenLibrary[Any]
+    functions: Iterable[FusedFunction | None],
+    library: OperatorLibrary,
+    opened: OpenLibrary[Any],
+    budget: TimeBudget,
 ) -> list[int | None]:
     calls = [None if each is None else library.match(each) for each in functions]
-    complete = opened.complete([each for each in calls if each is not None])
+    able = [each for each in calls if each is not None]
+    complete: dict[Any, Any] = {}
+    for first in range(0, len(able), TIMED_AT_ONCE):
+        budget.require_spare("time layouts")
+        complete |= opened.complete(able[first : first + TIMED_AT_ONCE])
     made = [None if each is None else complete[each] for each in calls]
     return [None if each is None else opened.found_ns(each) for each in made]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -19,29 +19,25 @@ from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.known_races import KnownRace, KnownRaces
 from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import Comparison, least_rounds
+from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.race import (
-    choose,
-    compiled_for,
-    executors_of,
-    looks_s,
-    race,
-    race_s,
-    round_s,
-)
+from tvm_ios.profile.race import choose, compiled_for, executors_of, race
+from tvm_ios.profile.time_plan import fitting
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
+from tvm_ios.support.time_budget import Reserve
 
 __all__ = [
     "Racer",
     "compiled_racers",
     "evidence_of",
+    "fitting_racers",
     "race_identity",
     "racers_of",
     "run_last_race",
@@ -81,20 +77,43 @@ def racers_of(
     alike = [name for name in found.schedules if name not in distinct]
     if alike:
         _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
-    records = applied_records_digest()
+    records, first = applied_records_digest(), call.answers.first
+    compiled: Callable[[InterOpSchedule], CompiledModel]
     compiled = partial(compiled_for, session, found.built, lanes=call.lanes, database=call.database)
+    if found.prices is None and first is not None and first.model.kernels is found.built.kernels:
+        compiled = {found.schedules[Contestant.SEQUENTIAL.value]: first.model}.__getitem__
     return {
         Contestant(name): Racer(
             built=found.built,
             schedule=schedule,
             records=records,
             compiled=cache(partial(compiled, schedule)),
-            prices_ns=()
-            if name == Contestant.OWN_KERNELS.value
-            else found.prices.known_ns(schedule),
+            prices_ns=() if name == Contestant.OWN_KERNELS.value else found.known_ns(schedule),
         )
         for name, schedule in distinct.items()
     }
+
+
+def fitting_racers(
+    racers: Mapping[Contestant, Racer], sequential_ns: int, call: MeasuringCall
+) -> dict[Contestant, Racer]:
+    """Contestants that the time budget has a race for; the others are told.
+
+    What was set aside for the race is free from now on. A run takes about ``sequential_ns``.
+    """
+    call.budget.set_aside(Reserve.RACE, 0.0)
+    first = call.answers.first
+    chosen = fitting(
+        racers,
+        call.budget.spare_s,
+        sequential_ns,
+        call.compare,
+        made_s=0.0 if first is None else first.made_s,
+    )
+    left = [who.value for who in racers if who not in chosen]
+    if left:
+        call.budget.cut(f"the last race was without {', '.join(left)}")
+    return {who: racer for who, racer in racers.items() if who in chosen}
 
 
 def compiled_racers(
@@ -106,14 +125,11 @@ def compiled_racers(
 
 
 def run_last_race(
-    racers: Mapping[Contestant, Racer],
-    sequential_ns: int,
-    session: MeasuringSession,
-    call: MeasuringCall,
+    racers: Mapping[Contestant, Racer], session: MeasuringSession, call: MeasuringCall
 ) -> Comparison:
     """Race of the contestants, or an equal one of an earlier call.
 
-    A run takes about ``sequential_ns`` nanoseconds.
+    Of a network whose runs take too long for the time budget, sequential order is timed alone.
     """
     options = call.compare
     identity = race_identity(racers, options)
@@ -124,8 +140,8 @@ def run_last_race(
     if known is not None:
         with call.clock.phase("compare"):  # every report has this phase
             return known
+    call.budget.set_aside(Reserve.RACE, 0.0)
     models = compiled_racers(racers, call)
-    chosen = _options_in_time(call, sequential_ns, len(models))
     call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
     with (
         call.stage("compare", call.to_profile) as granted,
@@ -134,26 +150,21 @@ def run_last_race(
         # However long the search has waited for the machine's fast mode, this race may do so anew.
         session.patience.renew()
         named = {who.value: model for who, model in models.items()}
-        raced = race(named, options=chosen, until_decided=True, session=session)
+        run = partial(
+            race, options=options, until_decided=True, budget=call.budget, session=session
+        )
+        cuts = call.budget.cuts
+        try:
+            raced = run(named)
+        except OutOfTimeError as error:
+            call.budget.cut(f"the last race was not run: {error}")
+            base = Contestant.SEQUENTIAL.value
+            raced = run({base: named[base]})
     # A race that was cut short is no answer for calls with more time.
-    if identity is not None and chosen == options:
+    if identity is not None and call.budget.cuts == cuts:
         plans = {name: _digest(model.plan) for name, model in named.items()}
         races.keep(identity, KnownRace(comparison=raced, plans=plans))
     return raced
-
-
-def _options_in_time(call: MeasuringCall, sequential_ns: int, contestants: int) -> CompareOptions:
-    """Options of a race with as many rounds as there is time for."""
-    compare = call.compare
-    if call.budget.allows(race_s(sequential_ns, compare, contestants=contestants)):
-        return compare
-    each_s = round_s(sequential_ns, compare, contestants=contestants)
-    before_s = looks_s(sequential_ns, compare, contestants=contestants)
-    affordable = int(max(0.0, call.budget.left_s - before_s) / each_s)
-    rounds = min(max(least_rounds(compare.confidence), affordable), compare.rounds)
-    if rounds < compare.rounds:
-        call.budget.cut(f"the last race had {rounds} rounds of {compare.rounds}")
-    return replace(compare, rounds=rounds)
 
 
 def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -> str | None:
@@ -206,10 +217,13 @@ def evidence_of(
     curve: tuple[CurvePoint, ...],
 ) -> Evidence:
     """Choice of the contestant to keep, with its measurements and traced runs, made now."""
-    kept, reason = choose(raced, {who: who.value for who in racers})
+    names = {who: who.value for who in racers if who.value in raced.names}
+    kept, reason = choose(raced, names)
+    if len(names) == 1 and call.budget.cuts:
+        reason = "nothing else was raced within the time budget (the full report says why)"
     traced = TracedRuns()
     needed_s = RUNS_FOR_TRACES * raced.median_ns(kept.value) / 1e9
-    if needed_s < SHORT_S or call.budget.allows(needed_s):
+    if call.budget.allows(needed_s) or (needed_s < SHORT_S and not call.budget.is_limited):
         # No phase of its own: like the race, it times whole networks.
         with (
             call.stage("compare", call.to_profile) as granted,

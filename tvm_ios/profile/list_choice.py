@@ -8,6 +8,7 @@ from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, race
 from tvm_ios.search.list_schedule import list_schedule
@@ -37,14 +38,24 @@ def fastest_list(
     }
     distinct = {(each.stages, each.home_lanes): seed for seed, each in reversed(lists.items())}
     merged = any(stage.is_merge for stage in start.stages)
+    shortest = min(lists, key=lambda seed: lists[seed].latency_ns or 0)
     if len(distinct) == 1 or merged or not runner.idle_lanes_help:
-        kept, certain = min(lists, key=lambda seed: lists[seed].latency_ns or 0), True
+        kept, certain = shortest, True
     else:
         models = {
             str(seed): compiled_for(runner.session, runner.built, lists[seed], lanes=runner.lanes)
             for seed in sorted(distinct.values())
         }
-        comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
+        try:
+            comparison = race(
+                models,
+                options=VARIANT_RACE,
+                until_decided=True,
+                budget=kernels.budget,
+                session=runner.session,
+            )
+        except OutOfTimeError:
+            return lists[shortest]
         kept, certain = int(comparison.fastest()), comparison.is_quiet
     if len(numbers) > 1:
         kernels.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))

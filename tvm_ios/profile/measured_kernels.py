@@ -23,6 +23,7 @@ from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "MeasuredKernels", "measure_operators"]
 
@@ -42,7 +43,7 @@ _Ask = Callable[[Sequence[tuple[_Graphs, _Able]], Iterable[int]], dict[tuple[str
 class MeasuredKernels:
     """Kernels of one built model, and times of its stages, each measured once.
 
-    Without a database, prices are kept in memory only.
+    Without a database, prices are kept in memory only. What measures them ends with the budget.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class MeasuredKernels:
         *,
         database: ProfileDatabase | None = None,
         options: MeasureOptions | None = None,
+        budget: TimeBudget | None = None,
     ) -> None:
         self.runner = runner
+        self.budget = budget or TimeBudget()
         self.graph = runner.built.graph
         self._database = database
         context = profile_context(runner.built.prepared.target, runner.lanes, runner.session.device)
@@ -65,7 +68,12 @@ class MeasuredKernels:
         self.choices = KnownChoices(database, context)
         """Choices that were made before under the conditions of these prices."""
         self.measured = MeasuredStages(
-            runner, context, options=options, database=database, patience=runner.session.patience
+            runner,
+            context,
+            options=options,
+            database=database,
+            patience=runner.session.patience,
+            budget=self.budget,
         )
         """Times of stages by themselves."""
 

@@ -6,7 +6,6 @@ counts as faster before it has been timed against sequential order.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.labels import with_interval
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
+from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
     "VARIANT_RACE",
@@ -63,7 +63,7 @@ def race(
     options: CompareOptions | None = None,
     session: MeasuringSession,
     until_decided: bool = False,
-    within_s: float = math.inf,
+    budget: TimeBudget | None = None,
 ) -> Comparison:
     """Time models of one network, and others, against each other on the same inputs, interleaved.
 
@@ -73,8 +73,8 @@ def race(
         More contestants by name, with inputs set; timed before the models in a round.
     until_decided
         True may end the race once the fastest one is known.
-    within_s
-        Seconds left for the race.
+    budget
+        Time budget of the call, with which the race ends.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}
@@ -83,7 +83,7 @@ def race(
             {**(others or {}), **timed},
             options=options,
             until_decided=until_decided,
-            within_s=within_s,
+            budget=budget,
             ping_pong_ns=ping_pong_ns,
             patience=session.patience,
         )

@@ -17,6 +17,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import TimedExecutor
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.measured_kernels import SLOWEST_HOP_NS, MeasuredKernels, measure_operators
@@ -25,6 +26,7 @@ from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.time_plan import ways_s
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = [
@@ -54,6 +56,8 @@ WARM_NS = 10_000_000
 """Nanoseconds that a network runs before the run of a round that counts, at least once; networks
 with long runs go without."""
 MOST_RUNS = 20
+_MADE_S = 0.15
+"""Seconds to lower and load a network whose kernels are linked, about."""
 BUSY = ", while the machine was in its slow mode"
 """End of a question whose answer holds for busy times only."""
 
@@ -113,14 +117,46 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     choice = known_way(kernels.choices, question, prices, busy=busy)
     if choice is not None:
         return choice
+    limited = kernels.budget.is_limited
+    if limited and not kernels.budget.allows(_settling_s(prices, runner.lanes)):
+        kernels.budget.cut("makers of operators are those of prices alone, not of the network")
+        return by_price
     ways = distinct_ways(by_price, ways_in_network(runner, prices))
     kept = next(iter(ways))
     if len(ways) > 1:
         models = {name: with_choice(runner, way) for name, way in ways.items()}
-        comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
+        try:
+            comparison = race(
+                models,
+                options=VARIANT_RACE,
+                until_decided=True,
+                budget=kernels.budget,
+                session=runner.session,
+            )
+        except OutOfTimeError:
+            return ways[kept]
         kept, busy = clearly_fastest(comparison), not comparison.is_quiet
     keep_way(kernels.choices, question, kept, ways[kept], busy=busy)
     return ways[kept]
+
+
+def _settling_s(prices: OperatorPrices, lanes: int) -> float:
+    """Estimated seconds to trace a network for each way, and to race the choices."""
+    ways = len(ways_to_trace(prices))
+    run_ns = _run_ns(prices.choice(), lanes)
+    round_ns = ways * _runs(run_ns) * run_ns
+    traced_ns = max(LEAST_ROUNDS * round_ns, min(MOST_ROUNDS * round_ns, LONGEST_NS))
+    return ways_s(run_ns, VARIANT_RACE, ways=max(ways, 4), traced_s=traced_ns / 1e9, made_s=_MADE_S)
+
+
+def _run_ns(choice: OperatorChoice, lanes: int) -> int:
+    """Nanoseconds of a run of a network with a choice, about."""
+    return max(1, sum(choice.alone_ns) // lanes)
+
+
+def _runs(run_ns: int) -> int:
+    """Runs before each trace that counts, itself included."""
+    return 1 if run_ns >= LONG_RUN_NS else 1 + max(1, min(MOST_RUNS, WARM_NS // run_ns))
 
 
 def known_way(
@@ -179,8 +215,7 @@ def ways_in_network(runner: RelayStageRunner, prices: OperatorPrices) -> Operato
     if len(ways) == 1:
         return next(iter(ways.values()))
     models = {name: with_choice(runner, way) for name, way in ways.items()}
-    run_ns = max(1, sum(by_price.alone_ns) // runner.lanes)
-    runs = 1 if run_ns >= LONG_RUN_NS else 1 + max(1, min(MOST_RUNS, WARM_NS // run_ns))
+    runs = _runs(_run_ns(by_price, runner.lanes))
     with executors_of(models, runner.session) as executors:
         least_ns = least_traced_ns(prices.graph, executors, runs)
     return fastest_of_traced(ways, least_ns) if least_ns else by_price

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.search.block_graph import BlockGraph
 from tvm_ios.search.pricer import Pricer
 from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, single_stages, stages_of
@@ -85,7 +86,12 @@ def solve_lazily(
             space.keep_priced_only()
             return False
         batch = _cheapest_to_know(unpriced, space, alone, priced)
-        settle(batch, pricer.price(stages_of(block, space, batch)))
+        try:
+            prices = pricer.price(stages_of(block, space, batch))
+        except OutOfTimeError:
+            space.keep_priced_only()
+            return False
+        settle(batch, prices)
 
 
 def _cheapest_to_know(

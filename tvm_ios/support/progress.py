@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["PhaseClock", "Progress", "ProgressListener"]
 
@@ -29,6 +30,9 @@ class Progress:
     """Predicted latency of the best schedule so far, in milliseconds."""
     elapsed_s: float = 0.0
     """Seconds since the call began."""
+    model: Any = None
+    """The :class:`~tvm_ios.compile.model.CompiledModel` so far, told once for each better one;
+    :attr:`detail` says what it is. None in all other steps."""
 
 
 ProgressListener = Callable[[Progress], None]
@@ -42,6 +46,11 @@ class PhaseClock:
         self._begin = time.monotonic()
         self._phase = ""
         self.phase_s: dict[str, float] = {}
+
+    @property
+    def has_listener(self) -> bool:
+        """True if somebody listens."""
+        return self._listener is not None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -62,6 +71,7 @@ class PhaseClock:
         unit: str = PRICED,
         share: float | None = None,
         best_ms: float | None = None,
+        model: Any = None,
     ) -> None:
         """Tell the listener about the current phase; arguments as in :class:`Progress`."""
         if self._listener is not None:
@@ -74,5 +84,6 @@ class PhaseClock:
                     share=share,
                     best_ms=best_ms,
                     elapsed_s=time.monotonic() - self._begin,
+                    model=model,
                 )
             )

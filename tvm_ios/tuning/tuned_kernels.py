@@ -19,7 +19,8 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.core.merge_rule import why_not_merge
-from tvm_ios.errors import OptionError, RecordError
+from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
@@ -231,9 +232,7 @@ def tuned_kernels(
         fits = judged.workloads or request.backend == ANSOR
         hopeless = frozenset[str]() if fits else {ANSOR}
         usable = {name: built for name, built in builds.items() if name not in hopeless}
-        with call.stage("check tuned", call.to_profile) as granted:
-            raced = choose_build(usable, call.at(granted))
-        choice = replace(raced, left_out=tuple(sorted(judged.slower)))
+        choice = replace(_faster_of(usable, call), left_out=tuple(sorted(judged.slower)))
         choices.keep(question, choice)
     best, slower = choice.kept, frozenset(choice.left_out)
     if slower:
@@ -263,6 +262,16 @@ def tuned_kernels(
             records=records if told == best else records.not_used(),
             curve=() if outcome is None else _curve_of(outcome, logs, target),
         )
+
+
+def _faster_of(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
+    """Choice of kernels by a race; untuned ones, for now, where the time budget has none."""
+    try:
+        with call.stage("check tuned", call.to_profile) as granted:
+            return choose_build(builds, call.at(granted))
+    except OutOfTimeError as error:
+        call.budget.cut(f"tuned kernels were not raced: {error}")
+        return BuildChoice(kept=UNTUNED, notes=(), certain=False)
 
 
 def _judged(
@@ -313,7 +322,7 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
     """Options with no more time than the whole call has to spare."""
     if math.isinf(budget.left_s):
         return options
-    spare_s = max(1.0, TUNERS_SHARE * budget.left_s)
+    spare_s = max(1.0, TUNERS_SHARE * budget.spare_s)
     given_s = options.time_budget_s
     return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 

@@ -229,7 +229,6 @@ def evaluate(
             *chosen.notes,
             *_thread_notes(lanes),
             *searched.notes,
-            *prices.notes,
             *comparison.notes,
             *call.budget.notes,
         ),

@@ -23,6 +23,7 @@ from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host.machine import version_facts
 from tvm_ios.support.terminal import StderrProgress
+from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios_lab.measurement import program_command
 from tvm_ios_lab.peers.build import Build, Kernels, forget_kernels, kernels_of, write_kernels
 from tvm_ios_lab.peers.errors import PeerError
@@ -86,6 +87,7 @@ def build_kernels(
     begin = time.perf_counter()
     mod, params = _model(subject, folder)
     given = recipe.config.arguments()
+    given["time_budget"] = TimeBudget.of(given["time_budget"])
     if recipe.log is not None:
         given["tuning_records"] = recipe.log
     if recipe.config.tuning is not None:

@@ -23,7 +23,6 @@ from tvm_ios.driver.kept.store import Kept, KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.relay.context import caller_entered_a_context, valued_model_digest
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.records.record_lookup import contexts_around
 
 __all__ = ["KeptCall"]
@@ -69,7 +68,7 @@ class KeptCall:
             report=model.report(),
             notes=model.notes,
             certain=certain,
-            time_budget=self.call.time_budget,
+            time_budget=self.call.time_budget.limit_s,
             beside_stock=self.asked.beside_stock,
         )
         kept = KeptResults().keep(self.key, result, model.export_library)
@@ -85,7 +84,6 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
         or KeptResults().is_off
     ):
         return None
-    TimeBudget(call.time_budget)  # refuses what is no time, which the key does not hold
     database = call.database
     if isinstance(database, ProfileDatabase):
         database = database.path
@@ -96,7 +94,7 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
         tuning=call.tuning,
         tuning_records=call.tuning_records,
         decisions=call.decisions,
-        time_budget=call.time_budget,
+        time_budget=call.time_budget.limit_s,
         database=default_database_path() if database is None else Path(database),
         options=call.options,
         beside_stock=beside_stock,

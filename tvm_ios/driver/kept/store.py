@@ -155,6 +155,12 @@ class KeptResults:
             return False
         return True
 
+    def file_of(self, key: str) -> Path | None:
+        """Exported file of a result that was just kept; None for an empty key, or without one."""
+        result = self._read(self._entry(key)) if key else None
+        path = None if result is None else self.folder / result.file
+        return path if path is not None and path.exists() else None
+
     def also(self, key: str, other: str) -> None:
         """Have another key lead to the result of a key."""
         with suppress(OSError):  # where the one could be written, the other mostly can

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
 from tvm_ios.support.progress import ProgressListener
+from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
+from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["TuneCall"]
+__all__ = ["TuneCall", "budget_of_call"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +28,15 @@ class TuneCall:
     target: Any = None
     tuning: str | None = None
     tuning_records: str | Path | Sequence[str | Path] | None = None
-    time_budget: float | None = None
+    time_budget: TimeBudget = field(default_factory=TimeBudget)
+    """Time of the call, whose clock runs."""
     lanes: int | None = None
     database: ProfileDatabase | str | Path | None = None
     decisions: DecisionFiles = None
     progress: ProgressListener | None = None
     options: TuneOptions = DEFAULTS
+
+
+def budget_of_call(given: TimeBudget | float | None) -> TimeBudget:
+    """Budget that was given, or one that begins now and stands still while a job waits."""
+    return TimeBudget.of(given, clock_s=clock_at_work(gate_around(OpenGate())))

@@ -10,6 +10,7 @@ from typing import Any
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.driver.kept.kept_call import KeptCall
+from tvm_ios.driver.kept.tune_call import budget_of_call
 from tvm_ios.driver.races.stock_contestants import race_with_stock
 from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
 from tvm_ios.errors import TvmIosError
@@ -25,14 +26,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def tune_beside_stock(
-    mod: Any, params: Any = None, target: Any = None, **given: Any
+    mod: Any, params: Any = None, target: Any = None, *, time_budget: Any = None, **given: Any
 ) -> CompiledModel:
     """Result of :func:`tvm_ios.tune`, whose report knows stock TVM as well, where that was raced.
 
     Arguments and errors are those of ``tune``. Stock TVM runs on the CPU of this machine, and is
     built and raced only if the time budget has room for as long as the first build took.
     """
-    call = TuneCall(mod=mod, params=params, target=target, **given)
+    budget = budget_of_call(time_budget)
+    call = TuneCall(mod=mod, params=params, target=target, time_budget=budget, **given)
     kept = KeptCall.of(call, beside_stock=True)
     if (known := kept.find()) is not None:
         return known
@@ -50,7 +52,7 @@ def _beside_stock(call: TuneCall, race: TuneRace, spent_s: float) -> CompiledMod
     )
     if call.options.device.is_remote or is_gpu_target(race.kept.kernels.target):
         return race.kept
-    if call.time_budget is not None and spent_s + needed_s > call.time_budget:
+    if not call.time_budget.allows(needed_s):
         _LOG.info("stock TVM was not raced: its %.0f s are not left of the time budget", needed_s)
         return race.kept
     if call.progress is not None:

@@ -1,0 +1,103 @@
+"""Results of the steps of one call of ``tune``, and the report that is made of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.conversion import Conversion
+from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.fastest_build import ChosenBuild
+from tvm_ios.profile.find_schedules import ScheduledBuild
+from tvm_ios.profile.given_decisions import GivenDecisions
+from tvm_ios.profile.last_race import Racer
+from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.report.records_in_force import RecordsInForce
+from tvm_ios.report.tune_report import Contestant, TuneReport
+from tvm_ios.runtime.artifact.evidence import Evidence
+from tvm_ios.tuning.records.record_lookup import records_around
+from tvm_ios.tuning.tuned_kernels import TunedKernels
+
+__all__ = ["UNTUNED", "TuneSteps"]
+
+UNTUNED = {
+    Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
+    Contestant.IOS: Contestant.UNTUNED_IOS,
+    Contestant.IOS_LIST: Contestant.UNTUNED_IOS_LIST,
+}
+"""Contestants of schedules with untuned kernels, by those of the schedules with tuned ones."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneSteps:
+    """Results of the steps of a call, in their order."""
+
+    call: MeasuringCall
+    conversion: Conversion
+    ceiling: str
+    """Line on what scheduling could gain at most."""
+    chosen: ChosenBuild
+    """Form of the model that was kept."""
+    tuned: TunedKernels | None
+    """Kernels after tuning; None where nobody asked for any."""
+    decided: GivenDecisions
+    """Decisions of other tunings that were given."""
+    main: ScheduledBuild
+    """Schedules of the kept form, with its kernels."""
+    racers: Mapping[Contestant, Racer]
+    """Contestants of the last race, and those that it had no time for."""
+    raced: Comparison
+
+    @property
+    def is_certain(self) -> bool:
+        """True if no price, choice or race was taken while the machine was disturbed."""
+        doubtful = self.call.database.use.doubtful or self.main.counters.flagged
+        return self.raced.is_quiet and not doubtful
+
+    def kept(self, evidence: Evidence) -> CompiledModel:
+        """Model that the evidence speaks for, with its report."""
+        who = Contestant(evidence.kept)
+        racer = self.racers[who]
+        if self.tuned is None:
+            records = records_around(racer.built.kernels.staged)
+        else:
+            used = who not in UNTUNED.values()
+            records = self.tuned.records if used else self.tuned.records.not_used()
+        _LOG.info("kept %s: %s", who.value, evidence.reason)
+        model = replace(racer.compiled(), records=records, rest=self.call.answers.rest)
+        return replace(model, tune_report=self._report(model, evidence, records))
+
+    def _report(
+        self, model: CompiledModel, evidence: Evidence, records: RecordsInForce | None
+    ) -> TuneReport:
+        tuned, database = self.tuned, self.call.database
+        return TuneReport(
+            story=replace(model.story(), evidence=evidence, ceiling=self.ceiling),
+            arena_bytes=model.plan.arena_bytes,
+            records=records,
+            coverage=self.main.built.extraction.coverage.as_text(),
+            measured=self.main.counters.priced,
+            from_database=self.main.counters.from_database,
+            search=self.main.searches[Contestant.IOS.value],
+            remembered=database.use.as_text(database.path),
+            tuning="" if tuned is None or tuned.outcome is None else tuned.outcome.as_text(),
+            given=self.decided.outcome(self.raced, self.racers),
+            notes=self._notes(),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        converted = self.conversion.as_text() if self.conversion.changes else ""
+        return (
+            *self.main.built.prepared.notes,
+            *([f"the model was converted: {converted}"] if converted else []),
+            *self.call.device.notes,
+            *self.chosen.notes,
+            *(() if self.tuned is None else self.tuned.notes),
+            *self.main.notes,
+            *self.raced.notes,
+            *self.call.budget.notes,
+        )
