@@ -47,7 +47,7 @@ __all__ = [
     "run_last_race",
 ]
 
-RACE_PROTOCOL = 3
+RACE_PROTOCOL = 4
 """Version of how races are run and ended, beside their options."""
 TRACES = 7
 WARM_UP = 3
@@ -71,6 +71,15 @@ class Racer:
     """Returns the compiled contestant; the same model each time."""
     prices_ns: tuple[int | None, ...] = ()
     """Known prices of its stages in nanoseconds; empty where other kernels run than were priced."""
+
+    @property
+    def promised_ns(self) -> int | None:
+        """Nanoseconds of a run that prices promise; None where some price is not known."""
+        if self.schedule.latency_ns is not None and self.prices_ns:
+            return self.schedule.latency_ns
+        known_ns = [price_ns for price_ns in self.prices_ns if price_ns is not None]
+        whole = known_ns and len(known_ns) == len(self.prices_ns) and not self.schedule.home_lanes
+        return sum(known_ns) if whole else None
 
 
 def racers_of(
@@ -125,19 +134,30 @@ def run_last_race(
         with call.clock.phase("compare"):  # every report has this phase
             return known
     models = compiled_racers(racers, call)
+    named = {who.value: model for who, model in models.items()}
+    plans = {name: _digest(model.plan) for name, model in named.items()}
+    begun = None if identity is None or not options.reuse else races.begun(identity, plans)
     chosen = _options_in_time(call, sequential_ns, len(models))
     call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
     with (
         call.stage("compare", call.to_profile) as granted,
         session.in_stage(granted.address),
     ):
-        # However long the search has waited for the machine's fast mode, this race may do so anew.
-        session.patience.renew()
-        named = {who.value: model for who, model in models.items()}
-        raced = race(named, options=chosen, until_decided=True, session=session)
+        # However long the steps before have waited, half of the patience is left for this race.
+        session.patience.begin_last_race()
+        raced = race(
+            named,
+            options=chosen,
+            until_decided=True,
+            session=session,
+            earlier=() if begun is None else begun.undisturbed_rounds,
+        )
+    if begun is not None:
+        raced = replace(raced, notes=(*begun.notes, *raced.notes))
+    if not raced.is_settled:
+        call.database.use.doubtful = True
     # A race that was cut short is no answer for calls with more time.
     if identity is not None and chosen == options:
-        plans = {name: _digest(model.plan) for name, model in named.items()}
         races.keep(identity, KnownRace(comparison=raced, plans=plans))
     return raced
 
@@ -189,7 +209,7 @@ def _known_race(
     known = races.known(identity, tuple(who.value for who in racers))
     if known is None:
         return None
-    kept, _ = choose(known.comparison, {who: who.value for who in racers})
+    kept = choose(known.comparison, {who: who.value for who in racers}).kept
     is_equal = _digest(racers[kept].compiled().plan) == known.plans[kept.value]
     return known.comparison if is_equal else None
 
@@ -206,7 +226,13 @@ def evidence_of(
     curve: tuple[CurvePoint, ...],
 ) -> Evidence:
     """Choice of the contestant to keep, with its measurements and traced runs, made now."""
-    kept, reason = choose(raced, {who: who.value for who in racers})
+    promised_ns = {who: racer.promised_ns for who, racer in racers.items()}
+    choice = choose(
+        raced,
+        {who: who.value for who in racers},
+        {who: run_ns for who, run_ns in promised_ns.items() if run_ns is not None},
+    )
+    kept = choice.kept
     traced = TracedRuns()
     needed_s = RUNS_FOR_TRACES * raced.median_ns(kept.value) / 1e9
     if needed_s < SHORT_S or call.budget.allows(needed_s):
@@ -220,7 +246,8 @@ def evidence_of(
         call.budget.cut("no run was traced, so stages have predicted times only")
     return Evidence(
         kept=kept.value,
-        reason=reason,
+        outcome=choice.outcome,
+        reason=choice.reason,
         race=raced,
         lanes=call.lanes,
         prices_ns=racers[kept].prices_ns,

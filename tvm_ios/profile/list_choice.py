@@ -45,7 +45,7 @@ def fastest_list(
             for seed in sorted(distinct.values())
         }
         comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
-        kept, certain = int(comparison.fastest()), comparison.is_quiet
+        kept, certain = int(comparison.fastest()), comparison.is_settled
     if len(numbers) > 1:
         kernels.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
     return lists[kept]

@@ -96,7 +96,7 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     if len(ways) > 1:
         models = {name: with_choice(runner, way) for name, way in ways.items()}
         comparison = race(models, options=VARIANT_RACE, until_decided=True, session=runner.session)
-        kept, busy = clearly_fastest(comparison), not comparison.is_quiet
+        kept, busy = clearly_fastest(comparison), not comparison.is_settled
     keep_way(kernels.choices, question, kept, ways[kept], busy=busy)
     return ways[kept]
 
