@@ -14,11 +14,12 @@ from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.measure.machine_mode import ModeOptions, Patience
+from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.patience import Patience
 from tvm_ios.profile import last_race
 from tvm_ios.profile.last_race import Racer, evidence_of, race_identity, run_last_race
-from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import TracedRuns
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -141,15 +142,28 @@ class Clocked:
     run: int = 0
     run_ns: tuple[float, float] = (2e6, 1e6)
 
-    def __call__(self, models, *, options, until_decided, session):
+    disturbed: int = 0
+    """Number of rounds in which another process has the cores."""
+    earlier: tuple[CompareRound, ...] = ()
+    """Rounds that the race was begun with."""
+
+    def __call__(self, models, *, options, until_decided, session, earlier):
         del session
+        self.earlier = earlier
         assert until_decided
         if self.error is not None:
             raise self.error
         self.run += 1
         one = CompareRound(run_ns=self.run_ns, ping_pong_ns=50.0, slow=False)
-        rounds = (one,) * options.rounds
-        return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+        busy = replace(one, slow=True, waited=0.5)
+        new = options.rounds - len(earlier) - self.disturbed
+        return Comparison(
+            names=tuple(models),
+            rounds=(*earlier, *[one] * new, *[busy] * self.disturbed),
+            confidence=0.95,
+            notes=(),
+            wanted=options.rounds,
+        )
 
 
 @pytest.fixture
@@ -232,6 +246,47 @@ def test_a_race_that_was_cut_short_is_not_known(built, clocked, call):
     assert clocked.run == 2
 
 
+def test_a_race_on_a_disturbed_machine_goes_on_in_the_next_call(built, clocked, call):
+    clocked.disturbed = 22
+    first = run(racers(built), call)
+    assert not first.is_settled
+    assert call.database.use.doubtful
+    clocked.disturbed = 0
+    later = replace(call, database=open_database(call.database.path))
+    second = run(racers(built), later)
+    assert clocked.earlier == first.undisturbed_rounds
+    assert len(clocked.earlier) == 3
+    assert "3 rounds of the last race are those of an earlier call" in second.notes[0]
+    assert second.is_settled
+    assert not later.database.use.doubtful
+    run(racers(built), later)
+    assert clocked.run == 2
+
+
+def test_a_disturbed_race_is_begun_anew_where_earlier_ones_do_not_count(built, clocked, call):
+    clocked.disturbed = 22
+    run(racers(built), call)
+    run(racers(built), replace(call, compare=replace(OPTIONS, reuse=False)))
+    assert clocked.earlier == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "promised_ns"),
+    [
+        ({"prices_ns": (3, 4)}, 7),
+        ({"prices_ns": (3, None)}, None),
+        ({}, None),
+        ({"prices_ns": (3, None), "latency_ns": 9}, 9),
+        ({"latency_ns": 9}, None),  # other kernels than were priced
+    ],
+)
+def test_what_prices_promise_of_a_run(built, changed, promised_ns):
+    racer = racers(built)[Contestant.GREEDY]
+    latency_ns = changed.pop("latency_ns", None)
+    schedule = replace(racer.schedule, latency_ns=latency_ns)
+    assert replace(racer, schedule=schedule, **changed).promised_ns == promised_ns
+
+
 @pytest.mark.parametrize("budget_s", [1e-6, None])
 def test_evidence_has_the_winner_and_its_runs_where_there_is_time(
     built, clocked, call, monkeypatch, budget_s
@@ -250,6 +305,7 @@ def test_evidence_has_the_winner_and_its_runs_where_there_is_time(
     raced = run(found, call)
     evidence = evidence_of(raced, found, SESSION, call, ())
     assert (evidence.kept, evidence.race) == (Contestant.GREEDY.value, raced)
+    assert evidence.outcome is Outcome.FASTER
     assert evidence.prices_ns == (3, None)
     assert evidence.traced.runs == (7 if traced else 0)
     assert traced == ([found[Contestant.GREEDY].compiled()] if budget_s is None else [])

@@ -44,20 +44,21 @@ def test_a_stage_passes_the_gate_and_is_named_after_its_phase(
 def test_pricing_and_races_of_a_call_wait_once(
     branching_built: BuiltModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that is always slow; the last race of a call waits once more."""
+    """On a machine that is always slow; the last race of a call waits for as long once more."""
     # Tests have no patience where the pause is the real one; this one is as real, and waits.
     monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(seconds))
-    always = ModeOptions(slow_ns=1e-6, patience_s=0.2)
+    always = ModeOptions(slow_ns=1e-6, patience_s=0.4)
     in_order = sequential_schedule(branching_built.graph)
     model = lower_schedule(branching_built, in_order, lanes=LANES)
     options = CompareOptions(rounds=6, min_repeat_ms=0.05, mode=always)
-    call = MeasuringCall.here(lanes=LANES, compare=options)
+    measure = replace(MEASURE, mode=always)
+    call = replace(MeasuringCall.here(lanes=LANES, compare=options), measure=measure)
     assert call.patience.spent_ns == 0
     with (
         call.open() as session,
         RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
     ):
-        measure_operators(MeasuredKernels(runner, options=replace(MEASURE, mode=always)))
+        measure_operators(MeasuredKernels(runner, options=measure))
     spent_ns = call.patience.spent_ns
     assert spent_ns >= 200_000_000
     with call.open() as session:

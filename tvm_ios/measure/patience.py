@@ -7,8 +7,8 @@ import math
 __all__ = ["FOR_LAST_RACE", "Patience"]
 
 FOR_LAST_RACE = 0.5
-"""Share of a call's patience that is kept for its last race, which alone decides what it returns: on
-a busy machine the steps before would spend all of it."""
+"""Share of a call's patience that is kept for its last race, which alone decides what it returns.
+On a busy machine the steps before it would spend all."""
 
 
 class Patience:

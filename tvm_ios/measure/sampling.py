@@ -88,7 +88,7 @@ class MeasureOptions:
     mode: ModeOptions = field(default_factory=ModeOptions)
     """Thresholds of the machine's slow mode, and how long to wait."""
     wait_quiet_s: float = 0.0
-    """Seconds that a call may wait until nobody else uses the cores, before it measures anything."""
+    """Seconds that a call may wait, before it measures, until nobody else uses the cores."""
 
     def __post_init__(self) -> None:
         require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)

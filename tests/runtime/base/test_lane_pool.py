@@ -128,6 +128,74 @@ def test_collection_joins_the_threads():
     assert native_threads_become(before)
 
 
+def counted(pool, timing) -> float:
+    """Share of some timings that lanes waited for a core."""
+    begin_ns, elapsed_ns = pool.waited_ns(), 0
+    for _ in range(50):
+        elapsed_ns += timing()
+    return (pool.waited_ns() - begin_ns) / elapsed_ns
+
+
+def test_lanes_have_threads_of_their_own():
+    counters = Counters(3)
+    threads = (ctypes.c_int32 * 3)()
+    counters.pool.run(counters.program, assemble=True)
+    counters.pool.runtime.pool_threads(counters.pool._handle, threads)
+    assert threads[0] == threading.get_native_id()
+    assert len({*threads}) == 3
+    assert all(Path(f"/proc/self/task/{thread}").exists() for thread in threads)
+
+
+def test_a_wait_of_a_lane_is_counted_once(monkeypatch):
+    """Of lanes that waited 7 and 20 ns it is 20; waits before a timing do not count."""
+    counters = Counters(2)
+    readings = iter([(100, 200), (107, 220), (1000, 2000), (1000, 2000)])
+    monkeypatch.setattr(counters.pool, "_run_delay", Reading(readings))
+    counters.pool.time_ns(counters.program, 10)
+    assert counters.pool.waited_ns() == 20
+    counters.pool.time_ns(counters.program, 10)
+    assert counters.pool.waited_ns() == 20
+
+
+def test_waits_that_nobody_counts_are_not_asked_for_again(monkeypatch):
+    counters = Counters(2)
+    monkeypatch.setattr(counters.pool, "_run_delay", Reading(iter([None])))
+    for _ in range(3):
+        counters.pool.time_ns(counters.program, 10)
+        assert counters.pool.waited_ns() is None
+
+
+class Reading:
+    """Run delays that a test makes up."""
+
+    def __init__(self, readings):
+        self.readings = readings
+
+    def read_ns(self, _threads):
+        return next(self.readings)
+
+
+@pytest.mark.quiet
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: lanes wait for each other")
+def test_lanes_beside_another_process_wait_for_their_cores():
+    """Two that burn all cores leave no lane alone; without them, hardly any lane waits."""
+    program = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+    counters = Counters(len(usable_cores()), "linger")
+    pool, timing = counters.pool, lambda: counters.pool.time_ns(counters.program, 40)
+    timing()
+    if pool.waited_ns() is None:
+        pytest.skip("this kernel counts no run delay")
+    quiet = counted(pool, timing)
+    burners = [subprocess.Popen([sys.executable, "-c", program]) for _ in usable_cores()]
+    try:
+        busy = counted(pool, timing)
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert busy > max(0.1, 5 * quiet)
+
+
 def test_ping_pong_takes_some_time():
     assert Counters(1).pool.ping_pong_ns() == 0
     assert Counters(3).pool.ping_pong_ns(rounds=10) > 0
