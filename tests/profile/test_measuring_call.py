@@ -69,6 +69,25 @@ def test_pricing_and_races_of_a_call_wait_once(
         assert len(last.rounds) > 6
 
 
+@pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
+def test_a_call_waits_for_a_quiet_machine_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A limit of no nanosecond makes each machine a slow one; the second session does not wait."""
+    mode = ModeOptions(slow_ns=1e-6)
+    call = replace(
+        MeasuringCall.here(lanes=LANES), measure=MeasureOptions(mode=mode, wait_quiet_s=0.3)
+    )
+    for _ in range(2):
+        with call.open():
+            pass
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "waiting for a quiet machine",
+        "the machine is not quiet after 0 s; measuring goes on",
+    ]
+    assert "the machine was in its slow mode" in caplog.messages[0]
+    assert call.clock.phase_s["wait for a quiet machine"] >= 0.3
+    assert call.patience.spent_ns == 0
+
+
 def test_the_context_tells_lanes_and_targets_apart(branching_built: BuiltModel) -> None:
     target = branching_built.prepared.target
     here = LocalCpu()
