@@ -15,6 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile import measuring_call
 from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
