@@ -163,7 +163,8 @@ class Comparison:
         speedups = [self.speedup(name, over=over) for name in names]
         if any(each.verdict is Verdict.WINS for each in speedups):
             return Outcome.FASTER
-        if self.is_settled or all(each.high <= 1 + INDIFFERENT for each in speedups):
+        excluded = self.is_quiet and all(each.high <= 1 + INDIFFERENT for each in speedups)
+        if not speedups or self.is_settled or excluded:
             return Outcome.NO_GAIN
         return Outcome.UNDECIDED
 

@@ -170,7 +170,7 @@ def choose(
     order is, which has to be among the names. Promised are the nanoseconds of a run.
     """
     base = names[Contestant.SEQUENTIAL]
-    speedups = {
+    speedups: dict[Contestant, Speedup] = {
         who: comparison.speedup(name, over=base)
         for who, name in names.items()
         if who is not Contestant.SEQUENTIAL

@@ -114,7 +114,7 @@ def regret_rows(
 ) -> list[tuple[str, ...]]:
     """Row of the table for each state of the machine in which files were made."""
     found = regrets(raced)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for machine in (IDLE, BURNER):
         made = {name: calls[name] for name in found if name.split(".")[1] == machine}
         if not made:

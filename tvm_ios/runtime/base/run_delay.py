@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class RunDelay:
         """Closes the files; may be called twice."""
         self.close.atexit = False
 
-    def read_ns(self, threads: Sequence[int]) -> tuple[int, ...] | None:
+    def read_ns(self, threads: Iterable[int]) -> tuple[int, ...] | None:
         """Nanoseconds of each thread so far; None where Linux does not count them.
 
         A thread's wait counts once it has ended.
