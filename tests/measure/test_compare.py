@@ -140,6 +140,27 @@ def test_a_disturbed_sample_is_taken_again_in_its_round() -> None:
     assert comparison.is_settled
 
 
+def test_samples_become_shorter_where_they_are_disturbed() -> None:
+    """A time slice is shorter than the usual sample; all contestants of a round are treated alike."""
+    runs: list[int] = []
+
+    def timer(number: int) -> int:
+        runs.append(number)
+        waits[0] += 100_000 * number if number > 20 else 0
+        return 100_000 * number
+
+    waits = [0]
+    found = compare(
+        {"one": timer, "other": timer},
+        ping_pong_ns=lambda: 50.0,
+        waits=[lambda: waits[0]],
+        sleep_s=lambda _: None,
+    )
+    assert len(found.undisturbed_rounds) == 25
+    assert len(found.rounds) == 27
+    assert runs[-1] == runs[-3] == 14  # from 55 over 28
+
+
 def test_rounds_beside_another_process_do_not_count() -> None:
     comparison, _ = race("base", "quick", busy_spans_s=[(0.1, 0.4)])
     busy = [round_ for round_ in comparison.rounds if round_.slow]

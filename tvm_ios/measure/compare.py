@@ -57,6 +57,9 @@ others have it, the race is over."""
 TRIES = 3
 """Most samples of a contestant in a round, while each of them is disturbed. After that the round is
 dropped: ratios are of samples that were taken soon after each other."""
+SHORTEST_NS = 1_000_000
+"""Nanoseconds down to which samples become shorter, by half after each round with a disturbed one:
+most samples of 1 ms fit into a time slice, and none of 5 ms do."""
 LONG_RUN_NS = 30_000_000
 """Nanoseconds of a run that needs no warm-up in a race that chooses. It replaces in its first per
 cent what the others left in the caches: first runs of Inception V3 (80 ms) took 0.992 to 1.001
@@ -264,13 +267,14 @@ def _take_rounds(
     end_ns = clock_ns() + longest_ns
     least = least_rounds(options.confidence)
     looks = {least, *(count for count in EARLY_LOOKS if count > least)}
+    shortest_ns = options.min_repeat_ms * 1e6
     watch.look()
     while counted < options.rounds:
         patient = watch.patient
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         with watch.round() as round_:
-            run_ns, waited = _take_round(cells, order, warmups, options, watch)
+            run_ns, waited, tries = _take_round(cells, order, warmups, shortest_ns, watch)
         slow = round_.slow or waited > MOST_WAITED
         rounds.append(
             CompareRound(
@@ -281,6 +285,10 @@ def _take_rounds(
                 stolen=round_.stolen,
             )
         )
+        if (waited > MOST_WAITED or tries > len(order)) and shortest_ns > SHORTEST_NS:
+            shortest_ns = max(SHORTEST_NS, shortest_ns / 2)
+            for cell in cells:
+                cell.number = max(cell.least_number, math.ceil(cell.number / 2))
         counts = not (slow and patient)
         counted += counts
         if not counts or rivals is None:
@@ -302,22 +310,24 @@ def _take_round(
     cells: Sequence[Cell],
     order: Sequence[int],
     warmups: Sequence[int],
-    options: CompareOptions,
+    shortest_ns: float,
     watch: ModeWatch,
-) -> tuple[tuple[float | None, ...], float]:
-    """Nanoseconds of a run of each contestant, and the largest share that one of them waited."""
+) -> tuple[tuple[float | None, ...], float, int]:
+    """Nanoseconds of a run of each contestant, the largest share that one waited, and all tries."""
     run_ns: list[float | None] = [None] * len(cells)
-    waited = 0.0
+    waited, tries = 0.0, 0
     for place in order:
         cell = cells[place]
-        if warmups[place]:
-            cell.time_ns(warmups[place])
         for _ in range(TRIES):
-            run_ns[place] = timed_sample(cell, options.min_repeat_ms * 1e6, watch)
+            tries += 1
+            if warmups[place]:
+                cell.time_ns(warmups[place])
+            run_ns[place] = timed_sample(cell, shortest_ns, watch)
             if not watch.is_disturbed(cell.waited, cell.elapsed_ns) or not watch.patient:
                 break
+            watch.rest()
         waited = max(waited, cell.waited)
-    return tuple(run_ns), waited
+    return tuple(run_ns), waited, tries
 
 
 def _order(count: int, round_number: int) -> list[int]:

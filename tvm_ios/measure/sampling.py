@@ -226,6 +226,8 @@ def sample(cells: Sequence[Cell], options: MeasureOptions, watch: ModeWatch) -> 
         if round_.slow and patient:
             dropped += 1
             continue
+        if any(disturbed for *_, disturbed in taken):
+            watch.rest()
         for cell, run_ns, disturbed in taken:
             if not (disturbed and patient):
                 (cell.slow_ns if round_.slow or disturbed else cell.fast_ns).append(run_ns)
