@@ -141,7 +141,7 @@ def test_a_disturbed_sample_is_taken_again_in_its_round() -> None:
 
 
 def test_samples_become_shorter_where_they_are_disturbed() -> None:
-    """A time slice is shorter than the usual sample; all contestants of a round are treated alike."""
+    """A time slice is shorter than the usual sample; those of all contestants shrink alike."""
     runs: list[int] = []
 
     def timer(number: int) -> int:

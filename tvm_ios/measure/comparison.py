@@ -141,9 +141,10 @@ class Comparison:
     @property
     def is_settled(self) -> bool:
         """True if the same race on a quiet machine would hardly end otherwise."""
-        if not self.is_quiet:
+        undisturbed = len(self.undisturbed_rounds)
+        if not self.is_quiet or undisturbed < least_rounds(self.confidence):
             return False
-        return len(self.undisturbed_rounds) >= MOST_OF * self.wanted or self.is_decided()
+        return undisturbed >= MOST_OF * self.wanted or self.is_decided()
 
     @property
     def disturbance(self) -> str:

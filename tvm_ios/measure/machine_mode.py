@@ -32,10 +32,10 @@ LOOK_LASTS_NS = 1_000_000_000
 MOST_WAITED = 0.02
 """Share of a sample that a lane may wait for a core.
 
-Lanes wait for nothing, or for whole time slices. Of 3,000 samples of 1 ms beside nine busy processes
-on two cores, 2,063 waited for less than 0.05 % of their time, and took 1.005 times as long as the
-fastest; 903 waited for over 20 %, and took 17 times as long. Of those between, half took over 1.05
-times as long."""
+Lanes wait for nothing, or for whole time slices. Of 3,000 samples of 1 ms beside nine busy
+processes on two cores, 2,063 waited for less than 0.05 % of their time, and took 1.005 times as
+long as the fastest; 903 waited for over 20 %, and took 17 times as long. Of those between, half
+took over 1.05 times as long."""
 MOST_STOLEN = 0.02
 """Share of a round that the hypervisor may take of the average core."""
 TICK_NS = 10_000_000
