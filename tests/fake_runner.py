@@ -43,6 +43,9 @@ class FakeStageRunner:
         Slow mode of the machine: pairs of begin and end in simulated seconds.
     slow_factor
         Factor by which a stage takes longer then.
+    busy_spans_s
+        Spans in which another process has a core: a sample that begins there takes twice as long,
+        and its lanes wait for half of it. No ping-pong shows that.
     lanes
         Number of lanes; with one there is no ping-pong.
     seed
@@ -58,6 +61,7 @@ class FakeStageRunner:
         spike_ns: float = 4e6,
         slow_spans_s: Sequence[tuple[float, float]] = (),
         slow_factor: float = 1.8,
+        busy_spans_s: Sequence[tuple[float, float]] = (),
         lanes: int = 2,
         seed: int = 0,
     ) -> None:
@@ -67,9 +71,11 @@ class FakeStageRunner:
         self._spike_ns = spike_ns
         self._slow_spans_s = tuple(slow_spans_s)
         self._slow_factor = slow_factor
+        self._busy_spans_s = tuple(busy_spans_s)
         self._lanes = lanes
         self._random = random.Random(seed)
         self._now_ns = 0
+        self._waited_ns = 0
         self.prepared: list[Stage] = []
         """Stages that were prepared, in order."""
         self.timed: list[tuple[Stage, int]] = []
@@ -96,6 +102,9 @@ class FakeStageRunner:
         total_ns *= max(0.1, self._random.gauss(1.0, self._noise))
         if self._random.random() < self._spike_rate:
             total_ns += self._spike_ns
+        if self._within(self._busy_spans_s):
+            self._waited_ns += round(total_ns)
+            total_ns *= 2
         self._now_ns += round(total_ns)
         return round(total_ns)
 
@@ -106,6 +115,13 @@ class FakeStageRunner:
         self._now_ns += 50_000
         return (380.0 if self._slow() else 50.0) * self._random.uniform(0.9, 1.15)
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core so far."""
+        return self._waited_ns
+
     def _slow(self) -> bool:
+        return self._within(self._slow_spans_s)
+
+    def _within(self, spans_s: Sequence[tuple[float, float]]) -> bool:
         now_s = self._now_ns / 1e9
-        return any(begin <= now_s < end for begin, end in self._slow_spans_s)
+        return any(begin <= now_s < end for begin, end in spans_s)

@@ -10,6 +10,7 @@ from tvm_ios.measure.machine_mode import ModeWatch
 def impatient(watch, *arguments, begin=ModeWatch.__init__, **options):
     begin(watch, *arguments, **options)
     watch._options = replace(watch._options, patience_s=0.0)
+    watch._waited_ns = lambda: None
 
 ModeWatch.__init__ = impatient
 """

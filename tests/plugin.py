@@ -186,13 +186,17 @@ def _alarm(seconds: int) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _impatient() -> Iterator[None]:
-    """Nobody waits for a quiet machine while other tests keep it busy; fakes wait in no time."""
+    """Nobody waits for a quiet machine, or asks for one, while other tests keep it busy.
+
+    Fakes wait in no time.
+    """
     begin = ModeWatch.__init__
 
     def impatient(watch: ModeWatch, *arguments: Any, **options: Any) -> None:
         begin(watch, *arguments, **options)
         if watch._sleep_s is time.sleep:
             watch._options = replace(watch._options, patience_s=0.0)
+            watch._waited_ns = lambda: None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ModeWatch, "__init__", impatient)

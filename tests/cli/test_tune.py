@@ -133,6 +133,17 @@ def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
     assert not parsed("--config", path, "--no-list-only").options.search.list_only
 
 
+def test_waiting_for_a_quiet_machine_is_a_flag_and_a_key(tmp_path):
+    path = tmp_path / "wait.toml"
+    path.write_text("[measure]\nwait_quiet_s = 5\n")
+    assert parsed().options.measure.wait_quiet_s == 0
+    assert parsed("--wait-quiet", "60").options.measure.wait_quiet_s == 60
+    assert parsed("--config", path).options.measure.wait_quiet_s == 5
+    assert parsed("--config", path, "--wait-quiet", "0").options.measure.wait_quiet_s == 0
+    with pytest.raises(OptionError, match=r"wait_quiet_s is -1.0; give seconds, 0 for no waiting"):
+        parsed("--wait-quiet", "-1")
+
+
 def test_fresh_is_a_flag_and_a_key(tmp_path):
     path = tmp_path / "fresh.toml"
     path.write_text("[database]\nfresh = true\n")

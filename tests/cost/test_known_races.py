@@ -52,6 +52,44 @@ def test_a_race_in_the_slow_mode_is_not_kept(database):
     assert races.known("id", NAMES) is None
 
 
+def test_a_race_that_was_not_settled_goes_on(database):
+    """Its undisturbed rounds are known, of plans that are the same; a settled one replaces it."""
+    races = KnownRaces(database, CONTEXT)
+    slow = tuple(replace(round_, slow=i > 4) for i, round_ in enumerate(ROUNDS))
+    races.keep("id", kept(rounds=slow, wanted=25))
+    assert races.known("id", NAMES) is None
+    begun = races.begun("id", PLANS)
+    assert begun is not None
+    assert begun.rounds == slow[:5]
+    assert "5 rounds of the last race are those of an earlier call (2" in begun.notes[0]
+    assert races.begun("id", PLANS | {"ios": "three"}) is None
+    assert races.begun("another", PLANS) is None
+    races.keep("id", kept())
+    assert races.known("id", NAMES) is not None
+
+
+def test_a_few_undisturbed_rounds_that_do_not_decide_are_not_all(database):
+    races = KnownRaces(database, CONTEXT)
+    unclear = tuple(
+        replace(round_, run_ns=(1e6, 1e6 + (-1) ** i * 1e5), slow=i > 5)
+        for i, round_ in enumerate(ROUNDS)
+    )
+    races.keep("id", kept(rounds=unclear, wanted=25))
+    assert races.known("id", NAMES) is None
+    begun = races.begun("id", PLANS)
+    assert begun is not None
+    assert begun.rounds == unclear[:6]
+
+
+def test_a_race_without_an_undisturbed_round_leaves_the_earlier_one(database):
+    races = KnownRaces(database, CONTEXT)
+    races.keep("id", kept(rounds=ROUNDS[:3], wanted=25))
+    races.keep("id", kept(rounds=tuple(replace(each, slow=True) for each in ROUNDS)))
+    begun = races.begun("id", PLANS)
+    assert begun is not None
+    assert len(begun.rounds) == 3
+
+
 def test_a_later_race_takes_the_place_of_an_earlier_one(database):
     races = KnownRaces(database, CONTEXT)
     races.keep("id", kept())

@@ -426,6 +426,26 @@ def test_a_slow_mode_that_stays_is_flagged_after_patience() -> None:
     assert "3 of 3 stages were priced while the machine was in its slow mode" in note
 
 
+def test_samples_beside_another_process_are_taken_again() -> None:
+    graph = chain_graph(30)
+    runner = FakeStageRunner(cost_ns, busy_spans_s=[(0.1, 0.2), (0.3, 0.4)])
+    model = model_of(runner)
+    assert list(price(model, graph, singles(graph))) == [10_000 + 1000 * i for i in range(30)]
+    assert model.counters.flagged == 0
+    assert model.notes == ()
+
+
+def test_another_process_that_stays_is_flagged_after_patience() -> None:
+    graph = chain_graph(3)
+    runner = FakeStageRunner(cost_ns, busy_spans_s=[(0.0, 1e9)])
+    model = model_of(runner)
+    assert list(price(model, graph, singles(graph))) == [20_000, 22_000, 24_000]
+    assert model.counters.flagged == 3
+    assert 20 < runner.clock_ns() / 1e9 < 21
+    [note] = model.notes
+    assert "while another process had the cores (for up to 50 % of a sample)" in note
+
+
 def test_flagged_prices_are_replaced_when_the_machine_is_fast(database: ProfileDatabase) -> None:
     graph = chain_graph(3)
     options = MeasureOptions(mode=ModeOptions(patience_s=0))
@@ -473,6 +493,9 @@ def test_real_work_on_the_real_clock_gets_a_price() -> None:
 
         def ping_pong_ns(self) -> float:
             return 0.0
+
+        def waited_ns(self) -> int | None:
+            return None
 
     graph = chain_graph(8)
     model = MeasuredStages(Hashing(), CONTEXT)

@@ -5,6 +5,7 @@ import logging
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count, pairwise, permutations
 from typing import Any
 
@@ -22,6 +23,7 @@ from tvm_ios.measure.compare import (
     Verdict,
     compare,
 )
+from tvm_ios.measure.comparison import Outcome
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 from tvm_ios.support.time_budget import TimeBudget
@@ -40,6 +42,7 @@ def race(
     *names: str,
     options: CompareOptions | None = None,
     until_decided: bool = False,
+    earlier: tuple[CompareRound, ...] = (),
     **machine: Any,
 ) -> tuple[Comparison, FakeStageRunner]:
     runner = FakeStageRunner(
@@ -55,6 +58,8 @@ def race(
         options=options,
         until_decided=until_decided,
         ping_pong_ns=runner.ping_pong_ns,
+        waits=[runner.waited_ns],
+        earlier=earlier,
         clock_ns=runner.clock_ns,
         sleep_s=runner.sleep_s,
     )
@@ -124,6 +129,73 @@ def test_a_slow_mode_that_stays_is_told() -> None:
     assert "measure again" in comparison.notes[0]
     assert runner.clock_ns() / 1e9 < 2
     assert comparison.speedup("quick", over="base").verdict is Verdict.WINS
+
+
+def test_a_disturbed_sample_is_taken_again_in_its_round() -> None:
+    """Another process works for a few milliseconds now and then, which no ping-pong shows."""
+    bursts = [(number / 50, number / 50 + 0.004) for number in range(50)]
+    comparison, _ = race("base", "quick", busy_spans_s=bursts)
+    assert len(comparison.undisturbed_rounds) == 25
+    assert len(comparison.rounds) < 30
+    assert comparison.median_ns("base") == pytest.approx(1e6)
+    assert comparison.is_settled
+
+
+def test_samples_become_shorter_where_they_are_disturbed() -> None:
+    """A time slice is shorter than the usual sample; those of all contestants shrink alike."""
+    runs: list[int] = []
+
+    def timer(number: int) -> int:
+        runs.append(number)
+        waits[0] += 100_000 * number if number > 20 else 0
+        return 100_000 * number
+
+    waits = [0]
+    found = compare(
+        {"one": timer, "other": timer},
+        ping_pong_ns=lambda: 50.0,
+        waits=[lambda: waits[0]],
+        sleep_s=lambda _: None,
+    )
+    assert len(found.undisturbed_rounds) == 25
+    assert len(found.rounds) == 27
+    assert runs[-1] == runs[-3] == 14  # from 55 over 28
+
+
+def test_rounds_beside_another_process_do_not_count() -> None:
+    comparison, _ = race("base", "quick", busy_spans_s=[(0.1, 0.4)])
+    busy = [round_ for round_ in comparison.rounds if round_.slow]
+    assert busy
+    assert all(round_.waited == pytest.approx(0.5) for round_ in busy)
+    assert len(comparison.used_rounds) == 25
+    assert comparison.median_ns("base") == pytest.approx(1e6)
+    assert comparison.notes == (f"{comparison.disturbance}; these do not count",)
+
+
+def test_a_race_beside_a_process_that_stays_is_undecided() -> None:
+    options = CompareOptions(mode=ModeOptions(patience_s=1))
+    comparison, runner = race(
+        "base", "same", busy_spans_s=[(0.14, 1e9)], options=options, noise=0.05
+    )
+    assert 6 <= len(comparison.undisturbed_rounds) < 19
+    assert comparison.wanted == 25
+    assert not comparison.is_settled
+    assert comparison.outcome(over="base") is Outcome.UNDECIDED
+    assert runner.clock_ns() / 1e9 < 3
+
+
+def test_a_race_goes_on_from_earlier_rounds() -> None:
+    """They count, and who had lost in them is not timed again."""
+    one = CompareRound(run_ns=(1e6, 0.8e6, None), ping_pong_ns=50.0, slow=False)
+    comparison, _ = race(
+        "base",
+        "quick",
+        "last",
+        earlier=(replace(one, run_ns=(1e6, 0.8e6, 1.5e6)),) * 6 + (one,) * 14,
+    )
+    assert len(comparison.rounds) == comparison.wanted == 25
+    assert comparison.rivals == ("base", "quick")
+    assert comparison.speedup("last", over="base").ratio == pytest.approx(1 / 1.5)
 
 
 def test_contestants_take_turns_in_being_first() -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 
 import pytest
 
 from tvm_ios.errors import OptionError
-from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
+from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
+from tvm_ios.measure.patience import Patience
 from tvm_ios.support.time_budget import TimeBudget
 
 
@@ -106,21 +107,96 @@ def test_patience_is_bounded_for_the_whole_session() -> None:
 
 
 def test_what_one_watch_has_spent_is_gone_for_the_next_one_too() -> None:
-    clock, patience = Clock(), Patience()
-    brief, usual = ModeOptions(patience_s=5), ModeOptions(patience_s=20)
-    for options, spent_s in [(usual, 20), (brief, 20), (usual, 20)]:
+    """The last race has what was kept for it, however much the others would have liked to wait."""
+    clock, patience = Clock(), Patience(20)
+    brief, usual = ModeOptions(patience_s=4), ModeOptions(patience_s=20)
+    for options, spent_s in [(brief, 4), (usual, 10), (usual, 10)]:
         watch = watch_of(380, clock=clock, options=options, patience=patience)
         watch.look()
         assert [slow_round(watch, clock, 2) for _ in range(3)] == [True] * 3
         assert patience.spent_ns / 1e9 == spent_s
-    assert clock.now_ns / 1e9 == pytest.approx(20 + 9 * 2)
-    patience.renew()
-    first = watch_of(380, clock=clock, options=brief, patience=patience)
-    second = watch_of(380, clock=clock, options=usual, patience=patience)
-    first.look()
-    slow_round(first)
-    assert (first.patient, second.patient) == (False, True)
-    assert second.patience_left_s == pytest.approx(15)
+    assert clock.now_ns / 1e9 == pytest.approx(10 + 9 * 2)
+    patience.begin_last_race()
+    last = watch_of(380, clock=clock, options=usual, patience=patience)
+    assert last.patience_left_s == pytest.approx(10)
+    last.look()
+    slow_round(last)
+    assert (last.patient, patience.spent_ns / 1e9) == (False, 20)
+
+
+class Lanes:
+    """Lanes whose samples take a millisecond, of which they wait as long as the test says."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.waited: int | None = 0
+
+    def waited_ns(self) -> int | None:
+        return self.waited
+
+    def sample(self, waited_ns: int = 0) -> int:
+        self.clock.sleep(1e-3)
+        if self.waited is not None:
+            self.waited += waited_ns
+        return 1_000_000
+
+
+def lanes_and_watch(**options: float) -> tuple[Lanes, ModeWatch]:
+    lanes = Lanes(Clock())
+    watch = ModeWatch(
+        lambda: 50.0,
+        ModeOptions(**options),
+        waited_ns=lanes.waited_ns,
+        stolen_ns=lambda: 0,
+        clock_ns=lanes.clock,
+        sleep_s=lanes.clock.sleep,
+    )
+    return lanes, watch
+
+
+@pytest.mark.parametrize(("waited_ns", "disturbed"), [(0, False), (5_000, False), (500_000, True)])
+def test_a_sample_counts_if_no_lane_waited_for_long(waited_ns: int, disturbed: bool) -> None:
+    lanes, watch = lanes_and_watch()
+    elapsed_ns, waited = watch.timed(lambda: lanes.sample(waited_ns))
+    assert (elapsed_ns, waited) == (1_000_000, waited_ns / 1e6)
+    assert watch.is_disturbed(waited, elapsed_ns) is disturbed
+    assert watch.spent_ns == (1_000_000 if disturbed else 0)
+
+
+def test_disturbed_samples_and_rests_cost_patience() -> None:
+    lanes, watch = lanes_and_watch(patience_s=0.006)
+    watch.look()
+    for spent_ms in (4, 6, 6):
+        with watch.round() as round_:
+            elapsed_ns, waited = watch.timed(lambda: lanes.sample(900_000))
+            assert watch.is_disturbed(waited, elapsed_ns)
+        assert not round_.slow  # the ping-pongs know nothing of it
+        watch.rest()
+        assert watch.spent_ns == spent_ms * 1_000_000
+    assert lanes.clock.now_ns == 3 * 1_000_000 + (3 + 1) * 1_000_000
+    assert not watch.patient
+    assert "another process had the cores (for up to 90 % of a sample)" in watch.told()
+
+
+def test_where_nobody_counts_waits_no_sample_is_disturbed_and_nothing_stolen() -> None:
+    lanes, watch = lanes_and_watch()
+    lanes.waited = None
+    watch._stolen_ns = count(0, 10**9).__next__
+    with watch.round() as round_:
+        assert watch.timed(lanes.sample) == (1_000_000, 0.0)
+    assert (round_.slow, round_.stolen) == (False, 0.0)
+
+
+@pytest.mark.parametrize(("stolen_ms", "slow"), [(0, False), (10, False), (20, True)])
+def test_a_round_that_the_hypervisor_took_much_of_is_slow(stolen_ms: int, slow: bool) -> None:
+    """Ticks of 10 ms: one more may be of the time before."""
+    lanes, watch = lanes_and_watch()
+    watch._stolen_ns = iter([0, stolen_ms * 1_000_000]).__next__
+    with watch.round() as round_:
+        lanes.clock.sleep(0.1)
+    assert round_.slow is slow
+    assert round_.stolen == pytest.approx(0.1 if slow else 0)
+    assert watch.spent_ns == (100_000_000 if slow else 0)
 
 
 def test_a_machine_that_flips_in_every_round_spends_patience_too() -> None:

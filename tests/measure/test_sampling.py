@@ -152,6 +152,47 @@ def test_a_slow_mode_that_stays_ends_the_sampling_of_noisy_cells() -> None:
     assert len(cell.slow_ns) <= 15
 
 
+def watch_of_waits(waited: list[bool], **options: float) -> tuple[Cell, ModeWatch]:
+    """A cell of 2 ms, and whether its lanes wait for half of each sample: the last entry stays."""
+    told = chain(waited, repeat(waited[-1]))
+    total = [0]
+
+    def time_ns(number: int) -> int:
+        if next(told):
+            total[0] += 2_000_000 * number
+            return 4_000_000 * number
+        return 2_000_000 * number
+
+    cell = Cell(time_ns, 1)
+    watch = ModeWatch(
+        lambda: 50.0,
+        ModeOptions(**options),
+        waited_ns=lambda: total[0],
+        stolen_ns=lambda: 0,
+        clock_ns=count(0, 1000).__next__,
+        sleep_s=lambda _: None,
+    )
+    return cell, watch
+
+
+def test_a_sample_whose_lanes_waited_is_taken_again() -> None:
+    cell, watch = watch_of_waits([False, True, True, False, True, False])
+    steady_cell = steady(2e6)
+    assert sample([cell, steady_cell], MeasureOptions(warmup=0), watch) == 0
+    assert cell.fast_ns == [2e6] * 5
+    assert cell.slow_ns == []
+    assert steady_cell.fast_ns == [2e6] * 5  # its own samples were not disturbed
+    assert watch.spent_ns >= 3 * 4_000_000
+
+
+def test_disturbed_samples_count_as_such_once_patience_is_spent() -> None:
+    cell, watch = watch_of_waits([True], patience_s=0.01)
+    options = MeasureOptions(warmup=0)
+    sample([cell], options, watch)
+    assert (cell.fast_ns, cell.slow_ns) == ([], [4e6] * 5)
+    assert cell.complete(options)
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -165,6 +206,7 @@ def test_a_slow_mode_that_stays_ends_the_sampling_of_noisy_cells() -> None:
         {"min_repeat_ms": -1.0},
         {"min_repeat_ms": float("inf")},
         {"tolerance": 0.0},
+        {"wait_quiet_s": -1.0},
     ],
 )
 def test_senseless_options_are_refused(values: dict[str, Any]) -> None:

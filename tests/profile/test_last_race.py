@@ -14,8 +14,9 @@ from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.measure.compare import CompareOptions, RaceTooLongError
-from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.measure.machine_mode import ModeOptions, Patience
+from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.patience import Patience
 from tvm_ios.profile import last_race
 from tvm_ios.profile.last_race import (
     Racer,
@@ -24,7 +25,7 @@ from tvm_ios.profile.last_race import (
     race_identity,
     run_last_race,
 )
-from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import TracedRuns
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -147,8 +148,14 @@ class Clocked:
     run: int = 0
     run_ns: tuple[float, float] = (2e6, 1e6)
 
-    def __call__(self, models, *, options, until_decided, budget, session):
+    disturbed: int = 0
+    """Number of rounds in which another process has the cores."""
+    earlier: tuple[CompareRound, ...] = ()
+    """Rounds that the race was begun with."""
+
+    def __call__(self, models, *, options, until_decided, budget, session, earlier=()):
         del session
+        self.earlier = earlier
         if budget.is_limited and budget.is_over:
             budget.cut("a race of 2 had 6 rounds of 25")
             options = replace(options, rounds=6)
@@ -157,8 +164,15 @@ class Clocked:
             raise self.error
         self.run += 1
         one = CompareRound(run_ns=self.run_ns, ping_pong_ns=50.0, slow=False)
-        rounds = (one,) * options.rounds
-        return Comparison(names=tuple(models), rounds=rounds, confidence=0.95, notes=())
+        busy = replace(one, slow=True, waited=0.5)
+        new = options.rounds - len(earlier) - self.disturbed
+        return Comparison(
+            names=tuple(models),
+            rounds=(*earlier, *[one] * new, *[busy] * self.disturbed),
+            confidence=0.95,
+            notes=(),
+            wanted=options.rounds,
+        )
 
 
 @pytest.fixture
@@ -242,8 +256,8 @@ def test_a_race_that_was_cut_short_is_not_known(built, clocked, call):
 
 
 def test_where_no_rival_has_time_sequential_order_is_timed_alone(built, call, monkeypatch):
-    def race(models, *, options, until_decided, budget, session):
-        del options, until_decided, session
+    def race(models, *, options, until_decided, budget, session, earlier=()):
+        del options, until_decided, session, earlier
         if len(models) > 1:
             raise RaceTooLongError(60.0, budget.spare_s)
         one = CompareRound(run_ns=(2e6,), ping_pong_ns=50.0, slow=False)
@@ -272,6 +286,47 @@ def test_the_most_promising_contestants_race_where_time_is_short(built, call):
     assert call.budget.cuts == ("the last race was without greedy",)
 
 
+def test_a_race_on_a_disturbed_machine_goes_on_in_the_next_call(built, clocked, call):
+    clocked.disturbed = 22
+    first = run(racers(built), call)
+    assert not first.is_settled
+    assert call.database.use.doubtful
+    clocked.disturbed = 0
+    later = replace(call, database=open_database(call.database.path))
+    second = run(racers(built), later)
+    assert clocked.earlier == first.undisturbed_rounds
+    assert len(clocked.earlier) == 3
+    assert "3 rounds of the last race are those of an earlier call" in second.notes[0]
+    assert second.is_settled
+    assert not later.database.use.doubtful
+    run(racers(built), later)
+    assert clocked.run == 2
+
+
+def test_a_disturbed_race_is_begun_anew_where_earlier_ones_do_not_count(built, clocked, call):
+    clocked.disturbed = 22
+    run(racers(built), call)
+    run(racers(built), replace(call, compare=replace(OPTIONS, reuse=False)))
+    assert clocked.earlier == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "promised_ns"),
+    [
+        ({"prices_ns": (3, 4)}, 7),
+        ({"prices_ns": (3, None)}, None),
+        ({}, None),
+        ({"prices_ns": (3, None), "latency_ns": 9}, 9),
+        ({"latency_ns": 9}, None),  # other kernels than were priced
+    ],
+)
+def test_what_prices_promise_of_a_run(built, changed, promised_ns):
+    racer = racers(built)[Contestant.GREEDY]
+    latency_ns = changed.pop("latency_ns", None)
+    schedule = replace(racer.schedule, latency_ns=latency_ns)
+    assert replace(racer, schedule=schedule, **changed).promised_ns == promised_ns
+
+
 @pytest.mark.parametrize("budget_s", [1e-6, None])
 def test_evidence_has_the_winner_and_its_runs_where_there_is_time(
     built, clocked, call, monkeypatch, budget_s
@@ -290,6 +345,7 @@ def test_evidence_has_the_winner_and_its_runs_where_there_is_time(
     raced = run(found, call)
     evidence = evidence_of(raced, found, SESSION, call, ())
     assert (evidence.kept, evidence.race) == (Contestant.GREEDY.value, raced)
+    assert evidence.outcome is Outcome.FASTER
     assert evidence.prices_ns == (3, None)
     assert evidence.traced.runs == (7 if traced else 0)
     assert traced == ([found[Contestant.GREEDY].compiled()] if budget_s is None else [])

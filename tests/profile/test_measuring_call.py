@@ -15,6 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile import measuring_call
 from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
@@ -44,20 +45,21 @@ def test_a_stage_passes_the_gate_and_is_named_after_its_phase(
 def test_pricing_and_races_of_a_call_wait_once(
     branching_built: BuiltModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that is always slow; the last race of a call waits once more."""
+    """On a machine that is always slow; the last race of a call waits for as long once more."""
     # Tests have no patience where the pause is the real one; this one is as real, and waits.
     monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(seconds))
-    always = ModeOptions(slow_ns=1e-6, patience_s=0.2)
+    always = ModeOptions(slow_ns=1e-6, patience_s=0.4)
     in_order = sequential_schedule(branching_built.graph)
     model = lower_schedule(branching_built, in_order, lanes=LANES)
     options = CompareOptions(rounds=6, min_repeat_ms=0.05, mode=always)
-    call = MeasuringCall.here(lanes=LANES, compare=options)
+    measure = replace(MEASURE, mode=always)
+    call = replace(MeasuringCall.here(lanes=LANES, compare=options), measure=measure)
     assert call.patience.spent_ns == 0
     with (
         call.open() as session,
         RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
     ):
-        measure_operators(MeasuredKernels(runner, options=replace(MEASURE, mode=always)))
+        measure_operators(MeasuredKernels(runner, options=measure))
     spent_ns = call.patience.spent_ns
     assert spent_ns >= 200_000_000
     with call.open() as session:
@@ -66,6 +68,25 @@ def test_pricing_and_races_of_a_call_wait_once(
         racer = Racer(built=branching_built, schedule=in_order, records="", compiled=lambda: model)
         last = run_last_race({Contestant.SEQUENTIAL: racer}, session, call)
         assert len(last.rounds) > 6
+
+
+@pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
+def test_a_call_waits_for_a_quiet_machine_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A limit of no nanosecond makes each machine a slow one; the second session does not wait."""
+    mode = ModeOptions(slow_ns=1e-6)
+    call = replace(
+        MeasuringCall.here(lanes=LANES), measure=MeasureOptions(mode=mode, wait_quiet_s=0.3)
+    )
+    for _ in range(2):
+        with call.open():
+            pass
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "waiting for a quiet machine",
+        "the machine is not quiet after 0 s; measuring goes on",
+    ]
+    assert "the machine was in its slow mode" in caplog.messages[0]
+    assert call.clock.phase_s["wait for a quiet machine"] >= 0.3
+    assert call.patience.spent_ns == 0
 
 
 def test_the_context_tells_lanes_and_targets_apart(branching_built: BuiltModel) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tvm_ios.measure.compare import CompareOptions, compare
-from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
 from tvm_ios.profile.race import choose, race_s
 from tvm_ios.report.tune_report import Contestant
 
@@ -39,17 +39,60 @@ def raced(**times_ms: float) -> Comparison:
 )
 def test_only_what_beats_sequential_order_is_kept(times_ms, kept) -> None:
     names = {contestant: name for contestant, name in NAMES.items() if name in times_ms}
-    chosen, reason = choose(raced(**times_ms), names)
-    assert chosen is kept
-    expected = "nothing is faster" if kept is Contestant.SEQUENTIAL else "times as fast"
-    assert expected in reason
+    choice = choose(raced(**times_ms), names)
+    assert choice.kept is kept
+    if kept is Contestant.SEQUENTIAL:
+        assert choice.outcome is Outcome.NO_GAIN
+        assert choice.reason.startswith("no gain: nothing is faster")
+    else:
+        assert choice.outcome is Outcome.FASTER
+        assert "times as fast" in choice.reason
 
 
 def test_sequential_order_needs_no_rival() -> None:
     alone = {Contestant.SEQUENTIAL: "sequential"}
-    kept, reason = choose(raced(sequential=1.0), alone)
-    assert kept is Contestant.SEQUENTIAL
-    assert "nothing but sequential order" in reason
+    choice = choose(raced(sequential=1.0), alone)
+    assert (choice.kept, choice.outcome) == (Contestant.SEQUENTIAL, Outcome.NO_GAIN)
+    assert "nothing but sequential order" in choice.reason
+
+
+def disturbed(low: float, high: float) -> Comparison:
+    """Race in which greedy order and ios are between so many times as fast as sequential order."""
+    ratios = [low, *[(low + high) / 2] * 6, high]
+    rounds = [
+        CompareRound(run_ns=(1e6, 1e6 / ratio, 1e6 / ratio), ping_pong_ns=50.0, slow=False)
+        for ratio in ratios
+    ]
+    busy = CompareRound(run_ns=(1e6, 1e6, 1e6), ping_pong_ns=50.0, slow=True, waited=0.31)
+    return Comparison(
+        names=("sequential", "greedy", "ios"),
+        rounds=(*rounds, *[busy] * 17),
+        confidence=0.95,
+        notes=(),
+        wanted=25,
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "promised", "kept"),
+    [
+        ((0.985, 1.2), {"sequential": 100, "greedy": 95, "ios": 80}, Contestant.IOS),
+        ((0.985, 1.2), {"sequential": 100, "greedy": 90, "ios": 95}, Contestant.GREEDY),
+        ((0.97, 1.2), {"sequential": 100, "greedy": 95, "ios": 80}, Contestant.SEQUENTIAL),
+        ((0.985, 1.2), {"sequential": 100, "greedy": 105}, Contestant.SEQUENTIAL),
+        ((0.985, 1.2), {}, Contestant.SEQUENTIAL),
+    ],
+)
+def test_an_undecided_race_keeps_what_prices_promise_where_that_costs_little(
+    interval, promised, kept
+) -> None:
+    names = {Contestant(name): name for name in ("sequential", "greedy", "ios")}
+    choice = choose(
+        disturbed(*interval), names, {Contestant(name): ns for name, ns in promised.items()}
+    )
+    assert (choice.kept, choice.outcome) == (kept, Outcome.UNDECIDED)
+    told = "undecided, for another process had the cores in 17 of 25 rounds (run delay 31 %); "
+    assert choice.reason.startswith(told)
 
 
 def test_the_length_of_a_race_is_known_before() -> None:

@@ -43,6 +43,7 @@ __all__ = ["add_parser", "run"]
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
+    "measure": ("wait_quiet_s",),
     "build": ("pad_channels", "race_forms", "all_kernels", "libraries", "tf32", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
     "database": ("fresh",),
@@ -246,6 +247,14 @@ def _add_search_options(group: Any) -> None:
         type=float,
         metavar="SECONDS",
         help="end the whole call then (default: never)",
+    )
+    group.add_argument(
+        "--wait-quiet",
+        dest="wait_quiet_s",
+        type=float,
+        metavar="SECONDS",
+        help="wait so long, before measuring, until nobody else uses the cores (default: "
+        f"{DEFAULTS.measure.wait_quiet_s:g})",
     )
     _add_switch(
         group,

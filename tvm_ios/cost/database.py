@@ -56,7 +56,7 @@ class PriceRecord:
     spread_ns: int
     """Median absolute deviation of the samples in nanoseconds."""
     slow_mode: bool
-    """True if taken in the machine's slow mode, so the price is too high."""
+    """True if taken while the machine was disturbed, so the price is too high."""
     measured_at_s: float
     """Time of measuring, in seconds since 1970."""
 

@@ -1,7 +1,8 @@
 """Races that were run before, stored like prices: all rounds, under everything that decides them.
 
 A race is a fact of the profile database, under the same context as prices and an identity given by
-the racers. Rounds of the machine's slow mode are not stored, so known races were fair.
+the racers. One that a quiet machine would hardly end otherwise is known, and not run again. Of any
+other the undisturbed rounds are stored, and a later call goes on from them.
 """
 
 from __future__ import annotations
@@ -51,38 +52,71 @@ class KnownRaces:
     def known(self, identity: str, names: tuple[str, ...]) -> KnownRace | None:
         """Race of an identity between contestants, with a note that says when it was run.
 
-        None where nobody ran it, or the stored race is damaged.
+        None where nobody ran it to its end, or the stored race is damaged.
         """
         try:
-            text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
-            found = None if text is None else _read(text, names)
+            found = self._found(identity, names)
+            if found is None or not found[0].comparison.is_settled:
+                return None
+            found[0].comparison.as_text()  # refuses too few rounds
         # A comparison of too few rounds, or with a time of 0, has no speedups.
-        except (DatabaseError, OptionError, UnreadableValueError, ZeroDivisionError):
-            return None
-        if found is None:
+        except (OptionError, ZeroDivisionError):
             return None
         race, when = found
         _LOG.info("last race of %s: that of %s in %s", ", ".join(names), when, self._database.path)
         self._database.use.take(Remembered.RACE, identity, when)
-        return race
+        told = (
+            f"the last race is that of an earlier call ({when}), of the same kernels, schedules "
+            "and options; reuse = false in [compare] races again"
+        )
+        comparison = replace(race.comparison, notes=(*race.comparison.notes, told))
+        return replace(race, comparison=comparison)
+
+    def begun(self, identity: str, plans: Mapping[str, str]) -> Comparison | None:
+        """Undisturbed rounds of a race between contestants of these plans, with a note on the day.
+
+        None where nobody began it.
+        """
+        found = self._found(identity, tuple(plans))
+        if found is None or found[0].plans != plans:
+            return None
+        race, when = found
+        rounds = race.comparison.undisturbed_rounds
+        if not rounds:
+            return None
+        _LOG.info("last race: goes on after %d rounds of %s", len(rounds), when)
+        told = f"{len(rounds)} rounds of the last race are those of an earlier call ({when})"
+        return replace(race.comparison, rounds=rounds, notes=(told,))
 
     def keep(self, identity: str, race: KnownRace) -> None:
-        """Store a fair race in place of an earlier one.
+        """Store a race in place of an earlier one; if unsettled, without its disturbed rounds.
 
         A database that cannot be written is no error.
         """
-        if not race.comparison.is_quiet:
-            _LOG.info("the last race is not kept: it was run in the machine's slow mode")
+        comparison = race.comparison
+        if not comparison.is_settled:
+            rounds = comparison.undisturbed_rounds
+            _LOG.info("the last race is not settled: %d rounds of it are kept", len(rounds))
+            comparison = replace(comparison, rounds=rounds, notes=())
+        if not comparison.rounds:
             return
         record = {
             "raced": time.strftime("%Y-%m-%d"),
-            "race": race.comparison.as_record(),
+            "race": comparison.as_record(),
             "plans": dict(race.plans),
         }
         with suppress(DatabaseError):
             self._database.put_facts(
                 self._subject(identity), {ROUNDS: json.dumps(record)}, replace=True
             )
+
+    def _found(self, identity: str, names: tuple[str, ...]) -> tuple[KnownRace, str] | None:
+        """Stored race with its day; None where there is none, or it is damaged."""
+        try:
+            text = self._database.get_facts(self._subject(identity), [ROUNDS]).get(ROUNDS)
+            return None if text is None else _read(text, names)
+        except (DatabaseError, UnreadableValueError):
+            return None
 
     def _subject(self, identity: str) -> str:
         return f"race {identity} in {self._context}"
@@ -93,13 +127,8 @@ def _read(text: str, names: tuple[str, ...]) -> tuple[KnownRace, str] | None:
     plans = {name: data.field("plans").field(name).text() for name in names}
     race = Comparison.from_record(data.field("race"))
     when = data.field("raced").text()
-    if race.names != names or not race.is_quiet:
+    if race.names != names:
         return None
     if any(ns is not None and ns <= 0 for round_ in race.rounds for ns in round_.run_ns):
         return None
-    race.as_text()  # refuses too few rounds
-    told = (
-        f"the last race is that of an earlier call ({when}), of the same kernels, schedules and "
-        "options; reuse = false in [compare] races again"
-    )
-    return KnownRace(comparison=replace(race, notes=(*race.notes, told)), plans=plans), when
+    return KnownRace(comparison=race, plans=plans), when

@@ -52,7 +52,7 @@ class MeasureCounters:
     from_database: int = 0
     """Number of distinct stages whose price was in the database."""
     flagged: int = 0
-    """Number of distinct stages whose price comes from the machine's slow mode."""
+    """Number of distinct stages whose price comes from disturbed samples."""
     samples: int = 0
     """Number of samples that count."""
     slow_rounds_dropped: int = 0
@@ -104,6 +104,7 @@ class MeasuredStages:
         self._watch = ModeWatch(
             self._ping_pong_ns,
             self._options.mode,
+            waited_ns=runner.waited_ns,
             patience=patience,
             budget=budget,
             clock_ns=clock_ns,
@@ -129,11 +130,9 @@ class MeasuredStages:
         counters = self.counters
         if counters.flagged:
             notes.append(
-                f"{counters.flagged} of {len(self._records)} stages were priced while the machine "
-                f"was in its slow mode (core-to-core ping-pong now {self._watch.last_ns:.0f} ns, "
-                f"usually {self._watch.fast_ns:.0f} ns); their prices are too high: tune again "
-                "when the machine is quiet (they will be measured anew), or raise slow_ns if these "
-                "are its normal times"
+                f"{counters.flagged} of {len(self._records)} stages were priced while "
+                f"{self._watch.told()}; their prices are too high: tune again when the machine is "
+                "quiet (they will be measured anew)"
             )
         if self._database_note is not None:
             notes.append(self._database_note)
@@ -225,7 +224,7 @@ class MeasuredStages:
             for key, record in found.items()
             if record.samples >= self._options.looks(record.median_ns)[0]
         }
-        # Prices from the slow mode are worth replacing, unless the machine is in it again.
+        # Prices of a disturbed machine are worth replacing, unless it is in its slow mode now.
         if any(record.slow_mode for record in enough.values()) and not self._watch.look():
             enough = {key: record for key, record in enough.items() if not record.slow_mode}
         self._records.update(enough)

@@ -95,3 +95,7 @@ class StageRunner(Protocol):
     def ping_pong_ns(self) -> float:
         """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         ...
+
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        ...

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from tvm_ios.devices.traits import DeviceTraits
 from tvm_ios.host.lane_speeds import LaneSpeeds
-from tvm_ios.measure.machine_mode import Patience
+from tvm_ios.measure.patience import Patience
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
@@ -89,6 +89,10 @@ class TimedExecutor(Protocol):
 
     def ping_pong_ns(self) -> float:
         """Nanoseconds of a core-to-core hand-off; 0 where there is no such thing."""
+        ...
+
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
         ...
 
     def close(self) -> None:
@@ -191,7 +195,7 @@ class MeasuringSession(ABC):
 
     @cached_property
     def patience(self) -> Patience:
-        """Time that measurements have spent on a slow machine; sessions may share one."""
+        """Patience of measurements, which sessions of one call share."""
         return Patience()
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tvm_ios.errors import CostError, OptionError, OutOfTimeError
@@ -24,7 +24,7 @@ from tvm_ios.measure.comparison import (
     least_rounds,
     used_rounds,
 )
-from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch, Patience
+from tvm_ios.measure.machine_mode import MOST_WAITED, ModeOptions, ModeWatch, Patience
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, explained, timed_sample
 from tvm_ios.support.time_budget import TimeBudget
@@ -55,6 +55,12 @@ FAR_OFF = 4
 """Ratio to the fastest from which on even the first contestant is not timed any more; where all
 others have it, the race is over."""
 
+TRIES = 3
+"""Most samples of a contestant in a round, while each of them is disturbed. After that the round is
+dropped: ratios are of samples that were taken soon after each other."""
+SHORTEST_NS = 1_000_000
+"""Nanoseconds down to which samples become shorter, by half after each round with a disturbed one:
+most samples of 1 ms fit into a time slice, and none of 5 ms do."""
 LONG_RUN_NS = 30_000_000
 """Nanoseconds of a run that needs no warm-up in a race that chooses. It replaces in its first per
 cent what the others left in the caches: first runs of Inception V3 (80 ms) took 0.992 to 1.001
@@ -125,6 +131,8 @@ def compare(
     until_decided: bool = False,
     budget: TimeBudget | None = None,
     ping_pong_ns: Callable[[], float] | None = None,
+    waits: Sequence[Callable[[], int | None]] = (),
+    earlier: Sequence[CompareRound] = (),
     patience: Patience | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     sleep_s: Callable[[float], None] = time.sleep,
@@ -140,6 +148,10 @@ def compare(
     budget
         Time budget of the call. A race ends before the first round that would not end in time, with
         one round at least; fewer than an interval needs prove nothing.
+    earlier
+        Undisturbed rounds of the same race, begun by an earlier call: this one goes on from there.
+    waits
+        The ``waited_ns`` of each pool of lanes that runs contestants; none where nobody counts.
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -152,6 +164,7 @@ def compare(
     watch = ModeWatch(
         ping_pong_ns or (lambda: 0.0),
         options.mode,
+        waited_ns=partial(_waited_together_ns, waits),
         patience=patience,
         budget=budget,
         clock_ns=clock_ns,
@@ -167,13 +180,23 @@ def compare(
     if until_decided:
         warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
     rivals = partial(_rivals, names, options.confidence) if until_decided else None
-    rounds = _take_rounds(cells, warmups, options, watch, budget, clock_ns, rivals)
-    return Comparison(
+    rounds, counted = _take_rounds(
+        cells, warmups, options, watch, budget, clock_ns, rivals, earlier
+    )
+    found = Comparison(
         names=names,
         rounds=tuple(rounds),
         confidence=options.confidence,
-        notes=_notes(rounds, options.confidence, watch),
+        notes=(),
+        wanted=counted,
     )
+    return replace(found, notes=_notes(found))
+
+
+def _waited_together_ns(waits: Sequence[Callable[[], int | None]]) -> int | None:
+    told = [waited_ns() for waited_ns in waits]
+    known = [waited_ns for waited_ns in told if waited_ns is not None]
+    return sum(known) if told and len(known) == len(told) else None
 
 
 def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
@@ -238,25 +261,41 @@ def _take_rounds(
     budget: TimeBudget,
     clock_ns: Callable[[], int],
     rivals: Callable[[Sequence[CompareRound]], frozenset[int]] | None,
-) -> list[CompareRound]:
-    rounds: list[CompareRound] = []
-    counted = 0
+    earlier: Sequence[CompareRound],
+) -> tuple[list[CompareRound], int]:
+    """Rounds of the race, and how many of them counted when they were taken."""
+    rounds = list(earlier)
+    counted = len(rounds)
     timed = frozenset(range(len(cells)))
+    if earlier:
+        timed = frozenset(place for place in timed if earlier[-1].run_ns[place] is not None)
     longest_ns = options.longest_s * 1e9
     end_ns = clock_ns() + longest_ns
     least = least_rounds(options.confidence)
     looks = {least, *(count for count in EARLY_LOOKS if count > least)}
+    shortest_ns = options.min_repeat_ms * 1e6
     watch.look()
     while counted < options.rounds:
         patient, began_s = watch.patient, budget.spent_s
         order = [place for place in _order(len(cells), len(rounds)) if place in timed]
         # `patient` as it was before the round: the round that spends the last of it is dropped.
         with watch.round() as round_:
-            run_ns = _take_round(cells, order, warmups, options)
+            run_ns, waited, tries = _take_round(cells, order, warmups, shortest_ns, watch)
+        slow = round_.slow or waited > MOST_WAITED
         rounds.append(
-            CompareRound(run_ns=run_ns, ping_pong_ns=round_.ping_pong_ns, slow=round_.slow)
+            CompareRound(
+                run_ns=run_ns,
+                ping_pong_ns=round_.ping_pong_ns,
+                slow=slow,
+                waited=waited,
+                stolen=round_.stolen,
+            )
         )
-        counts = not (round_.slow and patient)
+        if (waited > MOST_WAITED or tries > len(order)) and shortest_ns > SHORTEST_NS:
+            shortest_ns = max(SHORTEST_NS, shortest_ns / 2)
+            for cell in cells:
+                cell.number = max(cell.least_number, math.ceil(cell.number / 2))
+        counts = not (slow and patient)
         counted += counts
         if counts and rivals is not None:
             if counted in looks:
@@ -266,24 +305,38 @@ def _take_rounds(
             enough = max(least, 0 if is_long else EARLY_LOOKS[0])
             # Until six are fast, rounds that were dropped are among those in use.
             taken = min(counted, len(used_rounds(rounds, options.confidence)))
-            if not timed or (clock_ns() >= end_ns and taken >= enough):
+            # What was taken again is no reason to end with less.
+            if not timed or (clock_ns() >= end_ns + watch.spent_ns and taken >= enough):
                 break
         late = not budget.allows(budget.spent_s - began_s)
         if late and 0 < counted < options.rounds:
             budget.cut(f"a race of {len(cells)} had {counted} rounds of {options.rounds}")
             break
-    return rounds
+    return rounds, counted
 
 
 def _take_round(
-    cells: Sequence[Cell], order: Sequence[int], warmups: Sequence[int], options: CompareOptions
-) -> tuple[float | None, ...]:
+    cells: Sequence[Cell],
+    order: Sequence[int],
+    warmups: Sequence[int],
+    shortest_ns: float,
+    watch: ModeWatch,
+) -> tuple[tuple[float | None, ...], float, int]:
+    """Nanoseconds of a run of each contestant, the largest share that one waited, and all tries."""
     run_ns: list[float | None] = [None] * len(cells)
+    waited, tries = 0.0, 0
     for place in order:
-        if warmups[place]:
-            cells[place].time_ns(warmups[place])
-        run_ns[place] = timed_sample(cells[place], options.min_repeat_ms * 1e6)
-    return tuple(run_ns)
+        cell = cells[place]
+        for _ in range(TRIES):
+            tries += 1
+            if warmups[place]:
+                cell.time_ns(warmups[place])
+            run_ns[place] = timed_sample(cell, shortest_ns, watch)
+            if not watch.is_disturbed(cell.waited, cell.elapsed_ns) or not watch.patient:
+                break
+            watch.rest()
+        waited = max(waited, cell.waited)
+    return tuple(run_ns), waited, tries
 
 
 def _order(count: int, round_number: int) -> list[int]:
@@ -293,18 +346,14 @@ def _order(count: int, round_number: int) -> list[int]:
     return order[::-1] if round_number % 2 else order
 
 
-def _notes(rounds: Sequence[CompareRound], confidence: float, watch: ModeWatch) -> tuple[str, ...]:
-    slow = sum(round_.slow for round_ in rounds)
-    if not slow:
+def _notes(found: Comparison) -> tuple[str, ...]:
+    disturbance = found.disturbance
+    if not disturbance:
         return ()
-    what = (
-        f"{slow} of {len(rounds)} rounds fell into the machine's slow mode (core-to-core ping-pong "
-        f"usually {watch.fast_ns:.0f} ns, last {watch.last_ns:.0f} ns)"
-    )
-    if not any(round_.slow for round_ in used_rounds(rounds, confidence)):
-        return (f"{what} and do not count",)
+    if found.is_quiet:
+        return (f"{disturbance}; these do not count",)
     advice = "gains from several cores look smaller than they are: measure again when it is quiet"
-    return (f"{what}; too few others were left, so all count, and {advice}",)
+    return (f"{disturbance}; too few others were left, so all count, and {advice}",)
 
 
 def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:

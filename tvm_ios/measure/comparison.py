@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from tvm_ios.errors import OptionError
+from tvm_ios.measure.machine_mode import MOST_STOLEN, MOST_WAITED
 from tvm_ios.measure.robust import least_values, median_interval
 from tvm_ios.support.json_nouns import noun_from, noun_record
 from tvm_ios.support.stored_value import StoredValue
@@ -17,6 +18,8 @@ __all__ = [
     "LEAST_ROUNDS",
     "CompareRound",
     "Comparison",
+    "Disturber",
+    "Outcome",
     "Speedup",
     "Verdict",
     "least_rounds",
@@ -28,10 +31,31 @@ LEAST_ROUNDS = 6
 """Fewest rounds for a 95 % interval (see :func:`~tvm_ios.measure.robust.median_interval`)."""
 INDIFFERENT = 0.01
 """Relative difference below which no more rounds are taken to tell contestants apart."""
+MOST_OF = 0.75
+"""Share of the wanted rounds that has to be undisturbed for a race like that of a quiet machine."""
+
+
+class Outcome(Enum):
+    """The outcome of a whole race, against one of its contestants."""
+
+    FASTER = "faster"
+    """Another contestant is faster beyond the noise."""
+    NO_GAIN = "no gain"
+    """None is, in as many rounds as a quiet machine would have had, or none by over a per cent."""
+    UNDECIDED = "undecided"
+    """One may be, but the machine was disturbed: more rounds will tell."""
+
+
+class Disturber(Enum):
+    """Cause of a disturbed round."""
+
+    PROCESS = "another process had the cores"
+    HYPERVISOR = "the hypervisor had the cores"
+    SLOW_MODE = "the machine was in its slow mode"
 
 
 class Verdict(Enum):
-    """The outcome of a race for one contestant."""
+    """The outcome of a race for one contestant against another."""
 
     WINS = "wins"
     TIES = "ties"
@@ -48,7 +72,20 @@ class CompareRound:
     ping_pong_ns: float
     """Nanoseconds of the slower hand-off of the two around the round; 0 where none was taken."""
     slow: bool
-    """True if taken in the machine's slow mode."""
+    """True if the round was disturbed: by others on the cores, or by the machine's slow mode."""
+    waited: float = 0.0
+    """Largest share of a sample in the round that a lane waited for a core."""
+    stolen: float = 0.0
+    """Share of the round that the hypervisor took of the average core."""
+
+    @property
+    def disturber(self) -> Disturber | None:
+        """Cause of the disturbance; None for an undisturbed round."""
+        if not self.slow:
+            return None
+        if self.waited > MOST_WAITED:
+            return Disturber.PROCESS
+        return Disturber.HYPERVISOR if self.stolen > MOST_STOLEN else Disturber.SLOW_MODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +119,55 @@ class Comparison:
     """Rounds in the order they were taken."""
     confidence: float
     notes: tuple[str, ...]
+    wanted: int = 0
+    """Number of rounds after which the race ended, disturbed ones included once patience had run
+    out: a quiet machine would have had as many undisturbed ones. 0 in older records."""
+
+    @property
+    def undisturbed_rounds(self) -> tuple[CompareRound, ...]:
+        """Rounds in which nobody disturbed the machine."""
+        return tuple(round_ for round_ in self.rounds if not round_.slow)
 
     @property
     def used_rounds(self) -> tuple[CompareRound, ...]:
-        """Rounds that count: those outside the slow mode, or all if these are too few."""
+        """Rounds that count: undisturbed ones, or all if these are too few."""
         return used_rounds(self.rounds, self.confidence)
 
     @property
     def is_quiet(self) -> bool:
-        """True if no round that counts was taken in the slow mode."""
+        """True if no round that counts was disturbed."""
         return not any(round_.slow for round_ in self.used_rounds)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the same race on a quiet machine would hardly end otherwise."""
+        undisturbed = len(self.undisturbed_rounds)
+        if not self.is_quiet or undisturbed < least_rounds(self.confidence):
+            return False
+        return undisturbed >= MOST_OF * self.wanted or self.is_decided()
+
+    @property
+    def disturbance(self) -> str:
+        """What disturbed how many rounds, as a clause; empty where nothing did."""
+        by_disturber = {
+            who: [round_ for round_ in self.rounds if round_.disturber is who] for who in Disturber
+        }
+        return "; ".join(
+            f"{who.value} in {len(rounds)} of {len(self.rounds)} rounds ({_sign(who, rounds)})"
+            for who, rounds in by_disturber.items()
+            if rounds
+        )
+
+    def outcome(self, *, over: str, among: Iterable[str] | None = None) -> Outcome:
+        """Outcome for some contestants, or all, against one of them."""
+        names = [name for name in (self.names if among is None else among) if name != over]
+        speedups = [self.speedup(name, over=over) for name in names]
+        if any(each.verdict is Verdict.WINS for each in speedups):
+            return Outcome.FASTER
+        excluded = self.is_quiet and all(each.high <= 1 + INDIFFERENT for each in speedups)
+        if not speedups or self.is_settled or excluded:
+            return Outcome.NO_GAIN
+        return Outcome.UNDECIDED
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -192,15 +268,25 @@ def least_rounds(confidence: float) -> int:
 
 
 def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[CompareRound, ...]:
-    """Rounds that count: those outside the slow mode, or all if these are too few.
+    """Rounds that count: undisturbed ones, or all if these are too few.
 
-    They are also too few if they lack rounds of a contestant that had lost in slow rounds.
+    They are also too few if they lack rounds of a contestant that had lost in disturbed rounds.
     """
     fast = tuple(round_ for round_ in rounds if not round_.slow)
     by_contestant = zip(*(round_.run_ns for round_ in fast), strict=True)
     timed = (sum(ns is not None for ns in run_ns) for run_ns in by_contestant)
     enough = min(timed, default=0) >= least_rounds(confidence)
     return fast if enough else tuple(rounds)
+
+
+def _sign(who: Disturber, rounds: Sequence[CompareRound]) -> str:
+    """Sign of a disturber in its rounds, as text."""
+    if who is Disturber.PROCESS:
+        return f"run delay {100 * mean(each.waited for each in rounds):.0f} %"
+    if who is Disturber.HYPERVISOR:
+        return f"steal {100 * mean(each.stolen for each in rounds):.0f} %"
+    ping_pong_ns = median(each.ping_pong_ns for each in rounds)
+    return f"core-to-core ping-pong {ping_pong_ns:.0f} ns"
 
 
 def speedup_of(

@@ -1,9 +1,10 @@
 """Sampling of several things in interleaved rounds, until each one's median is known.
 
-Interleaving spreads a disturbance over everything that is compared. A round in the machine's slow
-mode is dropped while patience lasts. Medians that are still uncertain after ``repeat`` rounds are
-sampled on alone, so quiet stages stay cheap. A stage that takes longer than its limit, where
-another way to do the same is faster, is sampled once if it is long, else three times.
+Interleaving spreads a disturbance over everything that is compared. A sample whose lanes waited for
+a core is dropped while patience lasts, as is a round in the machine's slow mode. Medians that are
+still uncertain after ``repeat`` rounds are sampled on alone, so quiet stages stay cheap. A stage
+that takes longer than its limit, where another way to do the same is faster, is sampled once if it
+is long, else three times.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from tvm_ios.errors import CostError, LostSessionError, OptionError
@@ -89,6 +91,8 @@ class MeasureOptions:
     and measures those whose makers are closer than the errors of predictions."""
     mode: ModeOptions = field(default_factory=ModeOptions)
     """Thresholds of the machine's slow mode, and how long to wait."""
+    wait_quiet_s: float = 0.0
+    """Seconds that a call may wait, before it measures, until nobody else uses the cores."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.predict, bool):
@@ -101,6 +105,10 @@ class MeasureOptions:
             )
         if not (math.isfinite(self.tolerance) and self.tolerance > 0):
             raise OptionError(f"tolerance is {self.tolerance}; give a fraction above 0, as 0.02")
+        if not (math.isfinite(self.wait_quiet_s) and self.wait_quiet_s >= 0):
+            raise OptionError(
+                f"wait_quiet_s is {self.wait_quiet_s}; give seconds, 0 for no waiting"
+            )
 
     def looks(self, run_ns: float) -> tuple[int, int]:
         """Fewest samples that make a price of a run of this length, and the most."""
@@ -119,14 +127,18 @@ class Cell:
     failure: str = ""
     """Begin of the message where timing fails: what, and where; empty leaves errors alone."""
     fast_ns: list[float] = field(default_factory=list)
-    """Nanoseconds of a run, one entry for each sample outside the slow mode."""
+    """Nanoseconds of a run, one entry for each undisturbed sample."""
     slow_ns: list[float] = field(default_factory=list)
-    """Nanoseconds of a run, one entry for each slow round taken when patience had run out."""
+    """Nanoseconds of a run, one entry for each disturbed sample taken when patience had run out."""
     limit_ns: Callable[[], float] = lambda: math.inf
     """Nanoseconds above which no exact time is needed, since another way to do the same is
     faster."""
     warming_ns: float = math.inf
     """Nanoseconds of the last warm-up run, if that is as good as a sample; else infinity."""
+    elapsed_ns: int = 0
+    """Nanoseconds of the last sample."""
+    waited: float = 0.0
+    """Share of the last sample that a lane waited for a core."""
     least_number: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +212,7 @@ def sample(
 ) -> int:
     """Measure cells in interleaved rounds until all are settled; return the dropped rounds.
 
+    A round is dropped whole in the slow mode; else its disturbed samples alone, not counted here.
     Each round adds its samples to the cells, so an interrupted call keeps what it has. When the
     budget is over, cells stay with the samples they have.
     """
@@ -219,19 +232,22 @@ def sample(
     watch.look()
     while not budget.is_over and (pending := [c for c in cells if not c.settled(options)]):
         patient = watch.patient
-        run_ns: list[float] = []
+        taken: list[tuple[Cell, float, bool]] = []
         with watch.round() as round_:
             for cell in pending:
                 if budget.is_over:
                     break
                 with explained(cell.failure):
-                    run_ns.append(timed_sample(cell, shortest_ns))
+                    run_ns = timed_sample(cell, shortest_ns, watch)
+                taken.append((cell, run_ns, watch.is_disturbed(cell.waited, cell.elapsed_ns)))
         if round_.slow and patient:
             dropped += 1
             continue
-        # Of a round that was broken off, the first cells have a sample more than the others.
-        for cell, taken_ns in zip(pending, run_ns, strict=False):
-            (cell.slow_ns if round_.slow else cell.fast_ns).append(taken_ns)
+        if any(disturbed for *_, disturbed in taken):
+            watch.rest()
+        for cell, run_ns, disturbed in taken:
+            if not (disturbed and patient):
+                (cell.slow_ns if round_.slow or disturbed else cell.fast_ns).append(run_ns)
     return dropped
 
 
@@ -245,15 +261,18 @@ def _warm_up(cell: Cell, runs: int) -> float:
     return run_ns
 
 
-def timed_sample(cell: Cell, shortest_ns: float) -> float:
+def timed_sample(cell: Cell, shortest_ns: float, watch: ModeWatch | None = None) -> float:
     """Nanoseconds of one run, from a sample no shorter than asked for.
 
+    With a watch the cell knows afterwards for which share of the sample a lane waited for a core.
     A sample that was too short is thrown away and its ``number`` grows. After one that was far too
     long it shrinks: runs that were counted between two time slices of an overloaded machine may
     take a thousand times longer within them.
     """
     while True:
-        elapsed_ns = cell.time_ns(cell.number)
+        time_ns = partial(cell.time_ns, cell.number)
+        elapsed_ns, cell.waited = (time_ns(), 0.0) if watch is None else watch.timed(time_ns)
+        cell.elapsed_ns = elapsed_ns
         if elapsed_ns < 0:
             raise ValueError(f"{cell.number} runs took {elapsed_ns} ns; the clock went back")
         if elapsed_ns >= shortest_ns or cell.number >= MOST_RUNS:

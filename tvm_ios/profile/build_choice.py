@@ -207,7 +207,7 @@ def choose_build(
         notes += [f"{name}: {priced[name]:.3f} by prices of operators, too" for name in agreed]
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
-    return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_quiet)
+    return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_settled)
 
 
 def _runs(

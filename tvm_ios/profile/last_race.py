@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -43,7 +43,7 @@ __all__ = [
     "run_last_race",
 ]
 
-RACE_PROTOCOL = 3
+RACE_PROTOCOL = 4
 """Version of how races are run and ended, beside their options."""
 TRACES = 7
 WARM_UP = 3
@@ -67,6 +67,15 @@ class Racer:
     """Returns the compiled contestant; the same model each time."""
     prices_ns: tuple[int | None, ...] = ()
     """Known prices of its stages in nanoseconds; empty where other kernels run than were priced."""
+
+    @property
+    def promised_ns(self) -> int | None:
+        """Nanoseconds of a run that prices promise; None where some price is not known."""
+        if self.schedule.latency_ns is not None and self.prices_ns:
+            return self.schedule.latency_ns
+        known_ns = [price_ns for price_ns in self.prices_ns if price_ns is not None]
+        whole = known_ns and len(known_ns) == len(self.prices_ns) and not self.schedule.home_lanes
+        return sum(known_ns) if whole else None
 
 
 def racers_of(
@@ -142,27 +151,32 @@ def run_last_race(
             return known
     call.budget.set_aside(Reserve.RACE, 0.0)
     models = compiled_racers(racers, call)
+    named = {who.value: model for who, model in models.items()}
+    plans = {name: _digest(model.plan) for name, model in named.items()}
+    begun = None if identity is None or not options.reuse else races.begun(identity, plans)
     call.database.use.measure(Remembered.RACE, [identity or "without an identity"])
     with (
         call.stage("compare", call.to_profile) as granted,
         session.in_stage(granted.address),
     ):
-        # However long the search has waited for the machine's fast mode, this race may do so anew.
-        session.patience.renew()
-        named = {who.value: model for who, model in models.items()}
+        # However long the steps before have waited, half of the patience is left for this race.
+        session.patience.begin_last_race()
         run = partial(
             race, options=options, until_decided=True, budget=call.budget, session=session
         )
         cuts = call.budget.cuts
         try:
-            raced = run(named)
+            raced = run(named, earlier=() if begun is None else begun.undisturbed_rounds)
         except OutOfTimeError as error:
             call.budget.cut(f"the last race was not run: {error}")
             base = Contestant.SEQUENTIAL.value
-            raced = run({base: named[base]})
+            raced, begun = run({base: named[base]}), None
+    if begun is not None:
+        raced = replace(raced, notes=(*begun.notes, *raced.notes))
+    if not raced.is_settled:
+        call.database.use.doubtful = True
     # A race that was cut short is no answer for calls with more time.
     if identity is not None and call.budget.cuts == cuts:
-        plans = {name: _digest(model.plan) for name, model in named.items()}
         races.keep(identity, KnownRace(comparison=raced, plans=plans))
     return raced
 
@@ -200,7 +214,7 @@ def _known_race(
     known = races.known(identity, tuple(who.value for who in racers))
     if known is None:
         return None
-    kept, _ = choose(known.comparison, {who: who.value for who in racers})
+    kept = choose(known.comparison, {who: who.value for who in racers}).kept
     is_equal = _digest(racers[kept].compiled().plan) == known.plans[kept.value]
     return known.comparison if is_equal else None
 
@@ -218,9 +232,14 @@ def evidence_of(
 ) -> Evidence:
     """Choice of the contestant to keep, with its measurements and traced runs, made now."""
     names = {who: who.value for who in racers if who.value in raced.names}
-    kept, reason = choose(raced, names)
+    promised_ns = {who: racers[who].promised_ns for who in names}
+    choice = choose(
+        raced, names, {who: run_ns for who, run_ns in promised_ns.items() if run_ns is not None}
+    )
     if len(names) == 1 and call.budget.cuts:
         reason = "nothing else was raced within the time budget (the full report says why)"
+        choice = replace(choice, reason=reason)
+    kept = choice.kept
     traced = TracedRuns()
     needed_s = RUNS_FOR_TRACES * raced.median_ns(kept.value) / 1e9
     if call.budget.allows(needed_s) or (needed_s < SHORT_S and not call.budget.is_limited):
@@ -234,7 +253,8 @@ def evidence_of(
         call.budget.cut("no run was traced, so stages have predicted times only")
     return Evidence(
         kept=kept.value,
-        reason=reason,
+        outcome=choice.outcome,
+        reason=choice.reason,
         race=raced,
         lanes=call.lanes,
         prices_ns=racers[kept].prices_ns,

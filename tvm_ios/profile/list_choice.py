@@ -56,7 +56,7 @@ def fastest_list(
             )
         except OutOfTimeError:
             return lists[shortest]
-        kept, certain = int(comparison.fastest()), comparison.is_quiet
+        kept, certain = int(comparison.fastest()), comparison.is_settled
     if len(numbers) > 1:
         kernels.choices.keep(question, BuildChoice(kept=str(kept), notes=(), certain=certain))
     return lists[kept]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -18,7 +20,9 @@ from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.errors import OptionError
 from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.machine_mode import Patience
+from tvm_ios.measure.machine_mode import ModeWatch
+from tvm_ios.measure.patience import Patience
+from tvm_ios.measure.quiet_wait import wait_until_quiet
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.early_answers import EarlyAnswers
 from tvm_ios.relay.context import applied_records_digest
@@ -27,6 +31,8 @@ from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageN
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["MeasuringCall", "open_database", "profile_context"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class MeasuringCall:
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     """Options of the measurements that price stages."""
     patience: Patience = field(default_factory=Patience)
-    """Time that the call's measurements have spent on a slow machine."""
+    """Patience of all the call's measurements together, known once the first session is open."""
     answers: EarlyAnswers = field(default_factory=EarlyAnswers)
     """Models that the call has so far."""
 
@@ -102,11 +108,42 @@ class MeasuringCall:
     def open(self) -> MeasuringSession:
         """Session on the device.
 
-        It waits for a fast machine no longer than the call's other sessions have left.
+        It waits for a fast machine no longer than the call's other sessions have left. The first
+        one begins once the machine is quiet, if the call is to wait for that.
         """
         session = self.device.open()
         session.patience = self.patience
+        if self.patience.total_s == math.inf:  # nothing was measured yet
+            modes = (self.measure.mode, self.compare.mode)
+            self.patience.total_s = max(mode.patience_s for mode in modes)
+            if self.measure.wait_quiet_s:
+                self._wait_until_quiet(session)
         return session
+
+    def _wait_until_quiet(self, session: MeasuringSession) -> None:
+        most_s = min(self.measure.wait_quiet_s, self.budget.left_s / 2)
+        mode = replace(self.measure.mode, patience_s=0.0)
+        told = False
+
+        def tell(left_s: float) -> None:
+            nonlocal told
+            if not told:
+                _LOG.warning(
+                    "waiting for a quiet machine: %s; %.0f s at most", watch.told(), left_s
+                )
+            told = True
+            self.clock.say(f"{watch.told()}, {left_s:.0f} s left")
+
+        with (
+            self.clock.phase("wait for a quiet machine"),
+            closing(session.stage_runner(self.lanes)) as runner,
+        ):
+            watch = ModeWatch(runner.ping_pong_ns, mode, waited_ns=runner.waited_ns)
+            found = wait_until_quiet(watch, most_s, tell)
+        if not found.quiet:
+            _LOG.warning("the machine is not quiet after %.0f s; measuring goes on", found.seconds)
+        elif told:
+            _LOG.warning("the machine is quiet after %.0f s", found.seconds)
 
     def context(self, target: tvm.target.Target) -> ProfileContext:
         """Conditions of prices besides the stages, with the records in force."""

@@ -6,9 +6,11 @@ counts as faster before it has been timed against sequential order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.lower import lower_schedule
@@ -17,7 +19,14 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
 from tvm_ios.measure.compare import EARLY_LOOKS, LONG_RUN_NS, CompareOptions, compare
-from tvm_ios.measure.comparison import Comparison, Verdict, least_rounds
+from tvm_ios.measure.comparison import (
+    CompareRound,
+    Comparison,
+    Outcome,
+    Speedup,
+    Verdict,
+    least_rounds,
+)
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.report.labels import with_interval
@@ -27,6 +36,7 @@ from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = [
     "VARIANT_RACE",
+    "Choice",
     "choose",
     "compiled_for",
     "executors_of",
@@ -38,6 +48,9 @@ __all__ = [
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
 """Options of races between variants of a schedule before the last race: short ones."""
+NEARLY = 0.98
+"""Speedup over sequential order that the whole interval of a promising schedule has to reach where
+the race is undecided."""
 
 
 def compiled_for(
@@ -64,6 +77,7 @@ def race(
     session: MeasuringSession,
     until_decided: bool = False,
     budget: TimeBudget | None = None,
+    earlier: Sequence[CompareRound] = (),
 ) -> Comparison:
     """Time models of one network, and others, against each other on the same inputs, interleaved.
 
@@ -75,6 +89,8 @@ def race(
         True may end the race once the fastest one is known.
     budget
         Time budget of the call, with which the race ends.
+    earlier
+        Undisturbed rounds of the same race that are known, with which it begins.
     """
     with executors_of(models, session) as executors:
         timed = {name: executor.time_ns for name, executor in executors.items()}
@@ -84,7 +100,9 @@ def race(
             options=options,
             until_decided=until_decided,
             budget=budget,
+            earlier=earlier,
             ping_pong_ns=ping_pong_ns,
+            waits=[executor.waited_ns for executor in executors.values()],
             patience=session.patience,
         )
 
@@ -131,30 +149,71 @@ def race_s(run_ns: float, options: CompareOptions, *, contestants: int = 4) -> f
     return looks_s(run_ns, options, contestants=contestants) + rounds_s
 
 
-def choose(comparison: Comparison, names: Mapping[Contestant, str]) -> tuple[Contestant, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Contestant to keep after a race, with the outcome and the reason."""
+
+    kept: Contestant
+    outcome: Outcome
+    reason: str
+    """Sentence for people."""
+
+
+def choose(
+    comparison: Comparison,
+    names: Mapping[Contestant, str],
+    promised_ns: Mapping[Contestant, int] = MappingProxyType({}),
+) -> Choice:
     """Contestant to keep: the fastest of those that beat sequential order beyond the noise.
 
-    The reason, a sentence for people, comes with it. Sequential order has to be among the names.
+    Where the race is undecided, the one whose prices promise the most is kept, if it is as fast as
+    sequential order within two per cent at the lower end of its interval, too. Else sequential
+    order is, which has to be among the names. Promised are the nanoseconds of a run.
     """
     base = names[Contestant.SEQUENTIAL]
-    speedups = {
-        contestant: comparison.speedup(name, over=base)
-        for contestant, name in names.items()
-        if contestant is not Contestant.SEQUENTIAL
+    speedups: dict[Contestant, Speedup] = {
+        who: comparison.speedup(name, over=base)
+        for who, name in names.items()
+        if who is not Contestant.SEQUENTIAL
     }
-    winners = [who for who, speedup in speedups.items() if speedup.verdict is Verdict.WINS]
-    if not winners:
-        tried = ", ".join(
-            f"{who.value} {with_interval(speedup.ratio, speedup.low, speedup.high)}"
-            for who, speedup in speedups.items()
+    outcome = comparison.outcome(over=base, among=names.values())
+    tried = ", ".join(f"{who.value} {_times_as_fast(found)}" for who, found in speedups.items())
+    kept = Contestant.SEQUENTIAL
+    if outcome is Outcome.FASTER:
+        winners = [who for who, found in speedups.items() if found.verdict is Verdict.WINS]
+        fastest = comparison.fastest(names[who] for who in winners)
+        kept = next(who for who in winners if names[who] == fastest)
+        reason = f"{_times_as_fast(speedups[kept])} times as fast as sequential order"
+    elif outcome is Outcome.UNDECIDED:
+        kept = _promising(speedups, promised_ns)
+        why = "nothing is surely as fast as sequential order"
+        if kept is not Contestant.SEQUENTIAL:
+            why = "its prices promise the most, and it is hardly slower at worst"
+        reason = (
+            f"undecided, for {comparison.disturbance}; {why} (times as fast: {tried}); a later "
+            "call goes on with this race"
         )
-        return Contestant.SEQUENTIAL, (
-            f"nothing is faster than sequential order beyond the noise (times as fast: {tried})"
-            if tried
-            else "the search found nothing but sequential order"
+    elif speedups:
+        reason = (
+            "no gain: nothing is faster than sequential order beyond the noise (times as fast: "
+            f"{tried})"
         )
-    fastest = comparison.fastest(names[who] for who in winners)
-    kept = next(who for who in winners if names[who] == fastest)
-    speedup = speedups[kept]
-    ratio = with_interval(speedup.ratio, speedup.low, speedup.high)
-    return kept, f"{ratio} times as fast as sequential order"
+    else:
+        reason = "the search found nothing but sequential order"
+    return Choice(kept=kept, outcome=outcome, reason=reason)
+
+
+def _promising(
+    speedups: Mapping[Contestant, Speedup], promised_ns: Mapping[Contestant, int]
+) -> Contestant:
+    """Contestant with the shortest promised run, if it is hardly slower than sequential order."""
+    promised = {who: ns for who, ns in promised_ns.items() if who in speedups}
+    best = min(promised, key=promised.__getitem__, default=Contestant.SEQUENTIAL)
+    in_order_ns = promised_ns.get(Contestant.SEQUENTIAL, math.inf)
+    if best in promised and promised[best] < in_order_ns and speedups[best].low >= NEARLY:
+        return best
+    return Contestant.SEQUENTIAL
+
+
+def _times_as_fast(found: Speedup) -> str:
+    return with_interval(found.ratio, found.low, found.high)

@@ -170,6 +170,10 @@ class RelayStageRunner:
         """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._native.ping_pong_ns()
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        return self._native.waited_ns()
+
     def needs_no_kernel(self, operator: int) -> bool:
         """True if an operator became a view, which depends on the whole graph."""
         return self._native.needs_no_kernel(self._numbers[TVM], operator)

@@ -135,7 +135,7 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
             )
         except OutOfTimeError:
             return ways[kept]
-        kept, busy = clearly_fastest(comparison), not comparison.is_quiet
+        kept, busy = clearly_fastest(comparison), not comparison.is_settled
     keep_way(kernels.choices, question, kept, ways[kept], busy=busy)
     return ways[kept]
 

@@ -181,6 +181,7 @@ class TuneReport:
         """Report as JSON with raw rounds; of the story only facts that stand nowhere else."""
         data = {
             "kept": self.kept.value,
+            "outcome": self.evidence.outcome.value if self.evidence.outcome else None,
             "reason": self.reason,
             "ceiling": self.story.ceiling,
             "bottleneck": bottleneck(self.story),

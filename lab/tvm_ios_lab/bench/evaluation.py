@@ -33,7 +33,7 @@ from tvm_ios.profile.find_schedules import ScheduledBuild, find_schedules
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.race import choose
+from tvm_ios.profile.race import Choice, choose
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.table import comparison_table
@@ -94,7 +94,7 @@ class Evaluation:
     @property
     def kept(self) -> str:
         """The contestant that ``tune`` would keep."""
-        return NAMES[self._choice[0]]
+        return NAMES[self._choice.kept]
 
     @property
     def best_stock(self) -> str:
@@ -102,7 +102,7 @@ class Evaluation:
         return min((STOCK_ONE, STOCK_ALL), key=self.comparison.median_ns)
 
     @property
-    def _choice(self) -> tuple[Contestant, str]:
+    def _choice(self) -> Choice:
         """Contestant that is kept, and why; a list on one lane has not raced."""
         raced = {who: name for who, name in NAMES.items() if name in self.comparison.names}
         return choose(self.comparison, raced)
@@ -116,7 +116,7 @@ class Evaluation:
         lines = [
             comparison_table(self.comparison, baselines=baselines).as_text(),
             "(ratios are medians over interleaved rounds, with their 95 % intervals)",
-            f"tune keeps {self.kept}: {self._choice[1]}",
+            f"tune keeps {self.kept}: {self._choice.reason}",
             self.built.extraction.coverage.as_text(),
             f"{IOS}: {len(ios.schedule.stages)} stages for {len(ios.graph)} operators; "
             f"{search.priced} of {search.distinct_stages} possible stages priced; memory "

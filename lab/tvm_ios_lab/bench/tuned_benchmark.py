@@ -68,7 +68,7 @@ class TunedEvaluation:
     def kept(self, kernels: str) -> str:
         """Name of what ``tune`` would keep on untuned or tuned kernels."""
         names = {who: corner(kernels, who) for who in OWN_KERNELS}
-        return names[choose(self.comparison, names)[0]]
+        return names[choose(self.comparison, names).kept]
 
     def as_text(self) -> str:
         """Task table, comparison table, notes."""

@@ -11,12 +11,14 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host.processor import usable_cores
+from tvm_ios.measure.machine_mode import MOST_WAITED
 from tvm_ios.runtime.base import native_runtime
 from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedError
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, address_of, shared_runtime
@@ -127,6 +129,77 @@ def test_collection_joins_the_threads():
         del counters
         gc.collect()
     assert native_threads_become(before)
+
+
+def shares(pool, timing) -> list[float]:
+    """Share of each of some timings that a lane waited for a core, in ascending order."""
+    found = []
+    for _ in range(60):
+        begin_ns = pool.waited_ns()
+        elapsed_ns = timing()
+        found.append((pool.waited_ns() - begin_ns) / elapsed_ns)
+    return sorted(found)
+
+
+def test_lanes_have_threads_of_their_own():
+    counters = Counters(3)
+    threads = (ctypes.c_int32 * 3)()
+    counters.pool.run(counters.program, assemble=True)
+    counters.pool.runtime.pool_threads(counters.pool._handle, threads)
+    assert threads[0] == threading.get_native_id()
+    assert len({*threads}) == 3
+    assert all(Path(f"/proc/self/task/{thread}").exists() for thread in threads)
+
+
+def test_a_wait_of_a_lane_is_counted_once(monkeypatch):
+    """Of lanes that waited 7 and 20 ns it is 20; waits before a timing do not count."""
+    counters = Counters(2)
+    readings = iter([(100, 200), (107, 220), (1000, 2000), (1000, 2000)])
+    monkeypatch.setattr(counters.pool, "_run_delay", Reading(readings))
+    counters.pool.time_ns(counters.program, 10)
+    assert counters.pool.waited_ns() == 20
+    counters.pool.time_ns(counters.program, 10)
+    assert counters.pool.waited_ns() == 20
+
+
+def test_waits_that_nobody_counts_are_not_asked_for_again(monkeypatch):
+    counters = Counters(2)
+    monkeypatch.setattr(counters.pool, "_run_delay", Reading(iter([None])))
+    for _ in range(3):
+        counters.pool.time_ns(counters.program, 10)
+        assert counters.pool.waited_ns() is None
+
+
+class Reading:
+    """Run delays that a test makes up."""
+
+    def __init__(self, readings):
+        self.readings = readings
+
+    def read_ns(self, _threads):
+        return next(self.readings)
+
+
+@pytest.mark.quiet
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: lanes wait for each other")
+def test_lanes_beside_other_processes_wait_for_their_cores():
+    """Where others burn all cores, a long timing never has them; without them a short one does."""
+    program = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+    counters = Counters(len(usable_cores()), "linger")
+    pool, runs = counters.pool, 20
+    pool.time_ns(counters.program, runs)
+    if pool.waited_ns() is None:
+        pytest.skip("this kernel counts no run delay")
+    quiet = shares(pool, partial(pool.time_ns, counters.program, runs))
+    burners = [subprocess.Popen([sys.executable, "-c", program]) for _ in usable_cores()]
+    try:
+        busy = shares(pool, partial(pool.time_ns, counters.program, 20 * runs))
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert quiet[0] < MOST_WAITED
+    assert busy[len(busy) // 2] > 5 * MOST_WAITED
 
 
 def test_ping_pong_takes_some_time():

@@ -51,7 +51,10 @@ def measure_latency(
     for name, value in inputs.items():
         executor.set_input(name, value)
     found = compare(
-        {"model": executor.time_ns}, options=options, ping_pong_ns=executor.ping_pong_ns
+        {"model": executor.time_ns},
+        options=options,
+        ping_pong_ns=executor.ping_pong_ns,
+        waits=[executor.waited_ns],
     )
     low_ns, high_ns = found.interval_ns("model")
     return Latency(

@@ -93,7 +93,12 @@ class Asked:
             return None
         if not self.database.exists():
             return None
-        return KeptResults().find(key, self.time_budget, beside_stock=self.beside_stock)
+        return KeptResults().find(
+            key,
+            self.time_budget,
+            beside_stock=self.beside_stock,
+            certain=options.measure.wait_quiet_s > 0,
+        )
 
     @property
     def _tuner(self) -> str | None:
@@ -106,12 +111,16 @@ class Asked:
         return _file_digests(self.tuning_records)
 
     def _options(self) -> Any:
-        """Options as plain data, but for those that only say whether earlier results count."""
+        """Options as plain data, but for those that only say whether earlier results count.
+
+        Who waits for a quiet machine takes a certain result, and leaves one for all.
+        """
         options = replace(
             self.options,
             kernels=self.options.kernels.used_by(self._tuner),
             database=DatabaseOptions(),
             compare=replace(self.options.compare, reuse=True),
+            measure=replace(self.options.measure, wait_quiet_s=0.0),
         )
         record = noun_record(TuneOptions, options)
         record["search"]["strategies"] = sorted(

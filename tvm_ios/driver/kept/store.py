@@ -54,13 +54,15 @@ class KeptResult:
     file: str = field(default_factory=lambda: f"{secrets.token_hex(16)}.so")
     """Name of the exported file."""
 
-    def serves(self, time_budget: float | None, *, beside_stock: bool) -> bool:
-        """True if a call may take this result now.
+    def serves(
+        self, time_budget: float | None, *, beside_stock: bool, certain: bool = False
+    ) -> bool:
+        """True if a call may take this result now; ``certain`` if it takes no doubtful one.
 
         One of a time budget serves calls with as little time: more of it may lead further, even
         where nothing was cut. A doubtful one serves for an hour.
         """
-        if beside_stock and not self.beside_stock:
+        if (beside_stock and not self.beside_stock) or (certain and not self.certain):
             return False
         had = self.time_budget
         if had is not None and (time_budget is None or time_budget > had):
@@ -116,15 +118,23 @@ class KeptResults:
         return not self._most_bytes
 
     def find(
-        self, key: str, time_budget: float | None, *, beside_stock: bool = False
+        self,
+        key: str,
+        time_budget: float | None,
+        *,
+        beside_stock: bool = False,
+        certain: bool = False,
     ) -> Kept | None:
         """Result of a key for a call with a time budget; None where there is none or no whole one.
 
-        ``beside_stock`` asks for a report that knows stock TVM, where it could be raced.
+        ``beside_stock`` asks for a report that knows stock TVM, where it could be raced,
+        ``certain`` for a result of a quiet machine.
         A damaged result is told and dropped.
         """
         result = self._read(self._entry(key))
-        if result is None or not result.serves(time_budget, beside_stock=beside_stock):
+        if result is None or not result.serves(
+            time_budget, beside_stock=beside_stock, certain=certain
+        ):
             return None
         path = self.folder / result.file
         require_own(path)

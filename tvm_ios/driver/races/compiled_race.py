@@ -58,5 +58,6 @@ def race_files(
         return compare(
             {name: executor.time_ns for name, executor in executors.items()},
             options=options,
+            waits=[executor.waited_ns for executor in executors.values()],
             ping_pong_ns=max(executors.values(), key=lambda each: each.plan.lanes).ping_pong_ns,
         )

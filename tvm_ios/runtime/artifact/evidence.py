@@ -11,7 +11,7 @@ from statistics import median
 from typing import Self
 
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.comparison import Comparison, Outcome
 from tvm_ios.plan.trace import TraceEvent
 
 __all__ = ["CurvePoint", "Evidence", "TracedRuns"]
@@ -72,6 +72,8 @@ class Evidence:
     """Price of each stage, as the search knew it; None where nobody asked for it, and empty where
     nothing is known of any."""
     traced: TracedRuns = field(default_factory=TracedRuns)
+    outcome: Outcome | None = None
+    """Outcome of the race against sequential order; None in older files."""
     curve: tuple[CurvePoint, ...] = ()
     """Kernel tuning in the order of its log; empty where no kernels were tuned."""
     phase_s: Mapping[str, float] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host.processor import usable_cores
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, NativeTraceRow, PoolOptions
+from tvm_ios.runtime.base.run_delay import RunDelay
 from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class LanePool:
             raise ExecutionError(f"no memory for a pool of {lanes} lanes; free some and try again")
         self._finalizer = weakref.finalize(self, _free_pool, runtime, self._handle)
         self._finalizer.atexit = False
+        self._run_delay = RunDelay()
+        self._waited_ns: int | None = 0
 
     def program(
         self,
@@ -213,26 +216,68 @@ class LanePool:
         elapsed, done = ctypes.c_int64(), ctypes.c_int64()
         places = (ctypes.byref(elapsed), ctypes.byref(done))
         total, left = 0, number
-        while left > 0:
+        before = self._awake_delays_ns()
+        while left > 0 and total <= _ENOUGH_NS:
             self._require(
                 self.runtime.run(self._handle, program.handle, left, _CHUNK_NS, 1, *places)
             )
             total += elapsed.value
             left -= done.value
-            if total > _ENOUGH_NS:
-                return round(total * number / (number - left))
-        return total
+        scale = number / max(1, number - left)
+        self._count_waits(before, scale)
+        return round(total * scale)
+
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes were ready and had no core, in all timings and ping-pongs so far.
+
+        Of each the wait of the lane that waited longest; None where nobody counts them. A lane that
+        spins counts like one that works: whether work would have come to it is not known.
+        """
+        return self._waited_ns
 
     def ping_pong_ns(self, rounds: int = 500) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         latency = ctypes.c_double()
+        before = self._delays_ns()
         self._require(self.runtime.ping_pong(self._handle, rounds, ctypes.byref(latency)))
+        self._count_waits(before)
         return latency.value
 
     def close(self) -> None:
         """Join the threads; later runs raise ExecutionError. May be called twice."""
         if self._finalizer.alive:
             self.runtime.pool_close(self._handle)
+            self._run_delay.close()
+
+    def _awake_delays_ns(self) -> tuple[int, ...] | None:
+        """Run delay of each lane so far, once all are awake; None where nobody counts it.
+
+        Lanes that slept wait for their core before a timing begins, and that wait is not in it.
+        """
+        if self._waited_ns is not None:
+            latency = ctypes.c_double()
+            self._require(self.runtime.ping_pong(self._handle, 1, ctypes.byref(latency)))
+        return self._delays_ns()
+
+    def _delays_ns(self) -> tuple[int, ...] | None:
+        """Run delay of each lane so far; None where nobody counts it, or threads have not begun."""
+        if self._waited_ns is None:
+            return None
+        threads = (ctypes.c_int32 * self.lanes)()
+        self.runtime.pool_threads(self._handle, threads)
+        if not all(threads):
+            return None
+        delays_ns = self._run_delay.read_ns(threads)
+        if delays_ns is None:
+            self._waited_ns = None
+        return delays_ns
+
+    def _count_waits(self, before: tuple[int, ...] | None, scale: float = 1.0) -> None:
+        """Add the longest wait of a lane since a reading."""
+        after = None if before is None else self._delays_ns()
+        if before is not None and after is not None and self._waited_ns is not None:
+            grown = (late - early for early, late in zip(before, after, strict=True))
+            self._waited_ns += round(max(grown) * scale)
 
     def _create(self, options: LaneOptions, get_last_error: int) -> int | None:
         """Native pool on the cores of this process; None without memory."""

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # The same number is EXECUTOR_VERSION in lane_executor.h.
-NATIVE_ABI_VERSION = 4
+NATIVE_ABI_VERSION = 5
 C_API_FOLDER = Path(__file__).parent / "native"
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 LANE_EXECUTOR = NativeSource(C_API_FOLDER / "lane_executor.c")
@@ -112,6 +112,7 @@ class NativeRuntime:
         self.pool_create = _function(library, "pool_create", c_void_p, POINTER(PoolOptions))
         self.pool_close = _function(library, "pool_close", None, c_void_p)
         self.pool_free = _function(library, "pool_free", None, c_void_p)
+        self.pool_threads = _function(library, "pool_threads", None, c_void_p, c_void_p)
         self.program_create = _function(
             library, "program_create", c_void_p, c_int32, *[c_void_p] * 5, c_int32, c_void_p
         )

@@ -86,6 +86,10 @@ class MultiStreamGraphModule(PlanModule):
         """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._lane_executor.ping_pong_ns()
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        return self._lane_executor.waited_ns()
+
     def _written(self, name: str) -> None:
         if name in self._params:
             self._lane_executor.constants_changed()

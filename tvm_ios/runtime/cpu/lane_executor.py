@@ -71,6 +71,10 @@ class LaneExecutor:
         """Nanoseconds of a core-to-core hand-off between two lanes; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        return self._pool.waited_ns()
+
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
         """The launches of the last of several runs, with lane and times, by start time."""
         number = TRACE_RUNS if runs is None else runs

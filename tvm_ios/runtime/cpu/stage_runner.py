@@ -56,6 +56,10 @@ class NativeStageRunner(LibraryStageRunner[StageCalls]):
         """Nanoseconds that a cache line takes between lanes, one way; 0 with one lane."""
         return self._pool.ping_pong_ns()
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        return self._pool.waited_ns()
+
     def close(self) -> None:
         """Join the threads; may be called twice."""
         self._pool.close()

@@ -108,6 +108,10 @@ class CudaGraphModule(PlanModule):
         """Return 0: streams have no hand-off between cores."""
         return 0.0
 
+    def waited_ns(self) -> int | None:
+        """Return None: streams wait for no core."""
+        return None
+
     def close(self) -> None:
         """Destroy streams, events and graph and release the memory; may be called twice.
 

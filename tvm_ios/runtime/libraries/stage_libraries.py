@@ -204,6 +204,10 @@ class LibraryStageRunner(ABC, Generic[Loaded]):
     def ping_pong_ns(self) -> float:
         """Nanoseconds that a cache line takes between lanes, one way; 0 without lanes."""
 
+    def waited_ns(self) -> int | None:
+        """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
+        return None
+
     def notes(self) -> tuple[str, ...]:
         """Lines of text on what a reader of the times ought to know."""
         return ()

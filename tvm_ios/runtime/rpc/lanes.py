@@ -15,6 +15,7 @@ class RemotePool(LanePool):
         self._connection = runtime.connection
         self.place = self._connection.place
         super().__init__(runtime, lanes)
+        self._waited_ns = None  # run delay is that of threads of this machine
 
     def _create(self, options: LaneOptions, _get_last_error: int) -> int | None:
         """Native pool on the cores of the device's server; None without memory."""

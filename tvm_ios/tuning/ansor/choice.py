@@ -85,6 +85,7 @@ def judged_records(
             contestants,
             options=BRIEF,
             ping_pong_ns=own_runner.ping_pong_ns,
+            waits=[runner.waited_ns for runner in runners.values()],
             patience=session.patience,
         )
     slower = frozenset(workload for workload in places if _loses(workload, comparison))

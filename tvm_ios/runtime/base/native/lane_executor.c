@@ -109,6 +109,7 @@ static void* lane_thread(void* argument) {
   Lane* lane = argument;
   Pool* pool = lane->pool;
   uint32_t seen = 0;
+  atomic_store(&lane->thread_id, (int32_t)syscall(SYS_gettid));
   while (!atomic_load(&pool->closed)) {
     seen = await_epoch(pool, seen);
     if (!enter_gate(pool)) continue;
@@ -173,6 +174,7 @@ static void clear_state(Pool* pool) {
   atomic_store(&pool->closed, 0); /* a thread of the parent may have been about to join the lanes */
   for (int32_t i = 0; i < pool->options.lanes; ++i) {
     atomic_store(&pool->lanes[i].region.ticket, 0);
+    atomic_store(&pool->lanes[i].thread_id, 0);
     pool->lanes[i].in_region = 0;
     pool->lanes[i].index = i;
     pool->lanes[i].pool = pool;
@@ -287,6 +289,12 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
   }
   unlock_pool(pool);
   return status;
+}
+
+/* The kernel's number of each lane's thread; lane 0 is the caller. 0 for a thread that has not begun. */
+void tvm_ios_pool_threads(const Pool* pool, int32_t* ids) {
+  ids[0] = (int32_t)syscall(SYS_gettid);
+  for (int32_t i = 1; i < pool->options.lanes; ++i) ids[i] = atomic_load(&pool->lanes[i].thread_id);
 }
 
 /* Nanoseconds one cache line takes from lane 0 to another lane; the worst lane counts. */

@@ -69,6 +69,7 @@ typedef struct {
   uint64_t random;
   int32_t barrier_counters[16];
   pthread_t thread;
+  _Atomic int32_t thread_id; /* the kernel's number of the thread; 0 before it has begun */
 } Lane;
 
 typedef struct {
@@ -135,7 +136,7 @@ typedef struct {
 } Executor;
 
 /* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
-#define EXECUTOR_VERSION 4
+#define EXECUTOR_VERSION 5
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
