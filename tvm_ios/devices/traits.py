@@ -87,8 +87,8 @@ CPU = DeviceTraits(
     pads_channels=True,
     kernel_layout="NCHW",
     tunes_float16=True,
-    peak_flops_per_ns=160,
-    peak_bytes_per_ns=60,
+    peak_flops_per_ns=260,
+    peak_bytes_per_ns=100,
 )
 GPU = DeviceTraits(
     # The start of a graph takes as long as a short stage: eight copies would pay a tenth each.
