@@ -77,6 +77,11 @@ class Sample:
             convolution=_convolution(self.layout) if self.layout else None,
         )
 
+    @property
+    def network_name(self) -> str:
+        """Name of the network, however it was built."""
+        return self.network.partition(",")[0]
+
     def reached(self, speeds: LaneSpeeds) -> float:
         """Share of the bound on one lane, by the speeds of the machine that measured."""
         return speeds.bound_ns(self.flops, self.memory_bytes) / self.alone_ns
@@ -195,7 +200,8 @@ def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:
         reached = [each.reached(speeds) for each in pool.values()]
         middle = median(reached)
         off = sorted(abs(math.log(each / middle)) for each in reached)
-        spread = math.exp(off[min(len(off) - 1, math.ceil(SHARE * len(off)) - 1)])
+        # The next operator stays within it with this chance, whatever the distribution.
+        spread = math.exp(off[min(len(off), math.ceil(SHARE * (len(off) + 1))) - 1])
         least = LEAST_SPREAD if len(pool) >= FEWEST else FEW_SPREAD
         rows.append(
             Efficiency(
@@ -215,15 +221,15 @@ def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:
 def held_against(samples: list[Sample], speeds: LaneSpeeds) -> Table:
     """Predicted against measured prices with help, by kind and maker, network by network."""
     ratios: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for network in dict.fromkeys(each.network for each in samples):
-        others = [each for each in samples if each.network != network]
+    for network in dict.fromkeys(each.network_name for each in samples):
+        others = [each for each in samples if each.network_name != network]
         predictor = PricePredictor(
             speeds=speeds,
             lanes=max(each.lanes for each in samples),
             efficiencies=Efficiencies(rows_of(others, speeds)),
         )
         for each in samples:
-            if each.network == network:
+            if each.network_name == network:
                 operator = each.operator()
                 price = predictor.price(operator, each.maker)
                 ratios[kind_of(operator), each.maker].append(
