@@ -18,7 +18,7 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import way_choice
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.operator_prices import LONG_NS, TVM, OperatorChoice
+from tvm_ios.profile.operator_prices import EXACT, LONG_NS, TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import (
@@ -152,8 +152,8 @@ def test_close_calls_are_measured_and_nothing_else(
     monkeypatch.setattr(way_choice, "close_calls", lambda _prices: (0, 2))
     prices = predicted_prices(kernels)
     errors = [price.error for price in prices.by_maker[TVM].values()]
-    assert errors[0] == errors[2] == 1
-    assert prices.predicted == sum(error > 1 for error in errors) > 0
+    assert errors[0] == errors[2] == EXACT
+    assert prices.predicted == sum(error != EXACT for error in errors) > 0
     assert 0 < kernels.counters.priced <= 4
 
 
