@@ -19,7 +19,7 @@ from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 
 __all__ = ["PricePredictor", "close_calls", "how_far_off"]
 
-FOUND_ERROR = Spread(faster=1.1, slower=1.1)
+FOUND_ERROR = Spread(faster=1.05, slower=1.08)
 """Error of a time that an operator library found by itself: of the call on all lanes, its data in
 their caches."""
 WORTH = 0.02
