@@ -17,6 +17,7 @@ from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import way_choice
+from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import EXACT, LONG_NS, TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
@@ -140,6 +141,8 @@ def test_nothing_is_run_where_one_maker_computes_what_is_predicted(
     assert prices.known_ns(sequential_schedule(graph)) == tuple(told_ns)
     assert kernels.counters.requested == 0
     assert prices.is_predicted
+    listed = list_from(prices, sequential_schedule(graph), lanes=LANES)
+    assert "by the speeds of a lane" in listed.as_text()
     (note,) = (note for note in prices.notes if "predictions by the speeds of a lane" in note)
     kernels_needed = sum(not needs_no_kernel(index) for index in range(len(graph)))
     assert note.startswith(f"times of {kernels_needed} operators are predictions")
