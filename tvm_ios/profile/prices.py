@@ -50,8 +50,8 @@ class StagePrices:
         )
         return (
             *self.kernels.measured.notes,
-            *libraries,
             *prediction_notes(self.kernels, self.choice.prices),
+            *libraries,
             *runner.notes,
         )
 
