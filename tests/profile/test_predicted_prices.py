@@ -8,9 +8,9 @@ import pytest
 
 from tests.pricing import chain_graph, plain_prices
 from tvm_ios.core.graph import Operator
-from tvm_ios.cost.efficiencies import Balance, Efficiencies, Efficiency, Size
+from tvm_ios.cost.efficiencies import Balance, Efficiencies, Efficiency, Size, Spread
 from tvm_ios.host.lane_speeds import LaneSpeeds
-from tvm_ios.profile.operator_prices import TVM, OperatorPrice, OperatorPrices
+from tvm_ios.profile.operator_prices import EXACT, TVM, OperatorPrice, OperatorPrices
 from tvm_ios.profile.predicted_prices import (
     FOUND_ERROR,
     PricePredictor,
@@ -35,13 +35,13 @@ ROW = Efficiency(
     maker=TVM,
     reached=0.5,
     serial=0.25,
-    spread=1.3,
+    spread=Spread(faster=1.2, slower=1.3),
     count=9,
 )
 PREDICTOR = PricePredictor(
     speeds=SPEEDS,
     lanes=2,
-    efficiencies=Efficiencies([ROW, replace(ROW, maker="a", reached=0.8, spread=1.1)]),
+    efficiencies=Efficiencies([ROW, replace(ROW, maker="a", reached=0.8)]),
 )
 CONVOLUTION = Operator(
     name="a",
@@ -55,7 +55,7 @@ CONVOLUTION = Operator(
 
 def test_a_price_is_the_bound_over_the_efficiency():
     price = PREDICTOR.price(CONVOLUTION, TVM)
-    assert price == OperatorPrice(alone_ns=180_000, helped_ns=112_500, error=1.3)
+    assert price == OperatorPrice(alone_ns=180_000, helped_ns=112_500, error=ROW.spread)
     assert PREDICTOR.price(CONVOLUTION, "a").alone_ns == 112_500
     one_lane = replace(PREDICTOR, lanes=1).price(CONVOLUTION, TVM)
     assert one_lane.alone_ns == one_lane.helped_ns == 180_000
@@ -90,7 +90,10 @@ def with_errors(prices: OperatorPrices, **errors: float) -> OperatorPrices:
     return replace(
         prices,
         by_maker={
-            maker: {index: replace(price, error=errors[maker]) for index, price in each.items()}
+            maker: {
+                index: replace(price, error=Spread(faster=errors[maker], slower=errors[maker]))
+                for index, price in each.items()
+            }
             for maker, each in prices.by_maker.items()
         },
     )
@@ -105,6 +108,22 @@ def test_what_is_closer_than_its_errors_is_measured():
     assert close_calls(with_errors(prices, tvm=1.2, a=1.1), worth=0) == (0, 1, 2)
     assert close_calls(prices) == ()
     assert close_calls(with_errors(plain_prices(GRAPH, [1000] * 3), tvm=3.0)) == ()
+
+
+def test_only_the_side_where_makers_meet_counts():
+    """A maker that may be far slower than told, and hardly faster, is no rival."""
+    prices = plain_prices(GRAPH, [1_000_000] * 3, {"a": dict.fromkeys(range(3), 700_000)})
+
+    def with_rival(faster: float, slower: float) -> OperatorPrices:
+        told = with_errors(prices, tvm=1.0, a=1.1)
+        rival = {
+            index: replace(price, error=Spread(faster=faster, slower=slower))
+            for index, price in told.by_maker[TVM].items()
+        }
+        return told.refined({TVM: rival})
+
+    assert close_calls(with_rival(1.1, 9.0)) == ()
+    assert close_calls(with_rival(9.0, 1.1)) == (0, 1, 2)
 
 
 def test_equal_operators_count_together():
@@ -122,7 +141,7 @@ def test_measured_prices_take_the_places_of_predictions():
     first = {maker: {0: each[0]} for maker, each in measured.items()}
     refined = prices.refined(first)
     assert refined.by_maker[TVM][0].alone_ns == 500
-    assert refined.by_maker["a"][0].error == 1
+    assert refined.by_maker["a"][0].error == EXACT
     assert (prices.predicted, refined.predicted) == (3, 2)
 
 
@@ -141,4 +160,4 @@ def test_every_operator_has_a_price(maker):
             operator = replace(CONVOLUTION, flops=flops, memory_bytes=size, kind="odd")
             price = PREDICTOR.price(operator, maker)
             assert price.alone_ns >= price.helped_ns >= 1
-            assert price.error > 1
+            assert price.error != EXACT

@@ -17,8 +17,9 @@ from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import way_choice
+from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.operator_prices import LONG_NS, TVM, OperatorChoice
+from tvm_ios.profile.operator_prices import EXACT, LONG_NS, TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import (
@@ -140,6 +141,8 @@ def test_nothing_is_run_where_one_maker_computes_what_is_predicted(
     assert prices.known_ns(sequential_schedule(graph)) == tuple(told_ns)
     assert kernels.counters.requested == 0
     assert prices.is_predicted
+    listed = list_from(prices, sequential_schedule(graph), lanes=LANES)
+    assert "by the speeds of a lane" in listed.as_text()
     (note,) = (note for note in prices.notes if "predictions by the speeds of a lane" in note)
     kernels_needed = sum(not needs_no_kernel(index) for index in range(len(graph)))
     assert note.startswith(f"times of {kernels_needed} operators are predictions")
@@ -152,8 +155,8 @@ def test_close_calls_are_measured_and_nothing_else(
     monkeypatch.setattr(way_choice, "close_calls", lambda _prices: (0, 2))
     prices = predicted_prices(kernels)
     errors = [price.error for price in prices.by_maker[TVM].values()]
-    assert errors[0] == errors[2] == 1
-    assert prices.predicted == sum(error > 1 for error in errors) > 0
+    assert errors[0] == errors[2] == EXACT
+    assert prices.predicted == sum(error != EXACT for error in errors) > 0
     assert 0 < kernels.counters.priced <= 4
 
 

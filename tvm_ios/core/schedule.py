@@ -88,7 +88,7 @@ class InterOpSchedule:
     priced_by: str = ""
     """Source of the prices, if they were not measured where the schedule is to run; else empty."""
     operator_ns: tuple[int, ...] = ()
-    """Nanoseconds of each operator alone on one lane; empty where nobody measured."""
+    """Nanoseconds of each operator alone on one lane, as priced; empty where nobody did."""
     unsplit: tuple[int, ...] = ()
     """Operators that stay on one lane, ascending: too small for idle lanes to help with."""
     libraries: tuple[LibraryOperators, ...] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
@@ -20,12 +20,20 @@ from tvm_ios.core.graph import Operator
 from tvm_ios.support.json_nouns import noun_from
 from tvm_ios.support.stored_value import parse_json
 
-__all__ = ["SHIPPED", "Balance", "Efficiencies", "Efficiency", "ShapeClass", "Size", "kind_of"]
+__all__ = [
+    "SHIPPED",
+    "UNKNOWN",
+    "Balance",
+    "Efficiencies",
+    "Efficiency",
+    "ShapeClass",
+    "Size",
+    "Spread",
+    "kind_of",
+]
 
 SHIPPED = Path(__file__).with_name("efficiencies.json")
 """Table that comes with the library."""
-UNKNOWN_SPREAD = 3.0
-"""Spread where no row is of the maker."""
 
 
 class Balance(Enum):
@@ -79,6 +87,19 @@ class ShapeClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Factors within which two thirds of times lie around the one that is told.
+
+    They differ: some kernels are far slower than others of their class, and none far faster.
+    """
+
+    faster: float = 1.0
+    """Factor by which one time in six is lower, or more; at least 1."""
+    slower: float = 1.0
+    """Factor by which one time in six is higher, or more; at least 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
     """Efficiency of a maker's kernels, as measured on some operators; a row of the table."""
 
@@ -94,8 +115,8 @@ class Efficiency:
     """Share of the bound on one lane that they reach in the middle."""
     serial: float
     """Share of the time on one lane that idle lanes cannot take over, in the middle."""
-    spread: float
-    """Factor within which two thirds of the operators lie, either way; at least 1."""
+    spread: Spread
+    """Spread of the times around that of the middle."""
     count: int
     """Number of distinct operators that were measured."""
 
@@ -112,6 +133,8 @@ def kind_of(operator: Operator) -> str:
     return operator.kind
 
 
+UNKNOWN = Spread(faster=3.0, slower=3.0)
+"""Spread where no row is of the maker."""
 _Key = tuple[str, Balance | None, Size | None, str]
 
 
@@ -141,7 +164,7 @@ class Efficiencies:
             maker=maker,
             reached=0.5,
             serial=0.5,
-            spread=UNKNOWN_SPREAD,
+            spread=UNKNOWN,
             count=0,
         )
         return next(found, unknown)
@@ -194,10 +217,16 @@ def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:
     kind, balance, size, maker = key
     count = sum(row.count for row in rows)
     middle = sum(row.count * math.log(row.reached) for row in rows) / count
-    squares = (
-        row.count * (math.log(row.spread) ** 2 + (math.log(row.reached) - middle) ** 2)
-        for row in rows
-    )
+
+    def covering(side: Callable[[Efficiency], float], sign: int) -> float:
+        """Factor for one side: the rows' own, and those of rows that lie on this side."""
+        squares = (
+            row.count
+            * (math.log(side(row)) ** 2 + max(0.0, sign * (math.log(row.reached) - middle)) ** 2)
+            for row in rows
+        )
+        return math.exp(math.sqrt(sum(squares) / count))
+
     return Efficiency(
         kind=kind,
         balance=balance,
@@ -205,6 +234,9 @@ def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:
         maker=maker,
         reached=math.exp(middle),
         serial=sum(row.count * row.serial for row in rows) / count,
-        spread=math.exp(math.sqrt(sum(squares) / count)),
+        spread=Spread(
+            faster=covering(lambda row: row.spread.faster, 1),
+            slower=covering(lambda row: row.spread.slower, -1),
+        ),
         count=count,
     )

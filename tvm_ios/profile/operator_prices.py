@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.cost.efficiencies import Spread
 from tvm_ios.measure.sampling import HOPELESS
 
-__all__ = ["LONG_NS", "TVM", "OperatorChoice", "OperatorPrice", "OperatorPrices"]
+__all__ = ["EXACT", "LONG_NS", "TVM", "OperatorChoice", "OperatorPrice", "OperatorPrices"]
 
+EXACT = Spread()
+"""Error of prices that were measured."""
 TVM = "tvm"
 """Maker of operators that TVM's kernels compute; others are keys of operator libraries."""
 FETCHES_AT_ONCE = 10
@@ -37,8 +40,8 @@ class OperatorPrice:
     help."""
     helped_ns: int
     """Nanoseconds with the help of idle lanes; the same where none help."""
-    error: float = 1.0
-    """Factor that two thirds of such prices are off by at most, either way; 1 where measured."""
+    error: Spread = EXACT
+    """Factors that two thirds of such prices are off by at most; 1 where measured."""
 
     @property
     def is_short(self) -> bool:
@@ -67,7 +70,7 @@ class OperatorPrices:
                 index
                 for prices in self.by_maker.values()
                 for index, price in prices.items()
-                if price.error > 1
+                if price.error != EXACT
             }
         )
 

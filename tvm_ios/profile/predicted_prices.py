@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.cost.efficiencies import Efficiencies, kind_of
+from tvm_ios.cost.efficiencies import Efficiencies, Spread, kind_of
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 
 __all__ = ["PricePredictor", "close_calls", "how_far_off"]
 
-FOUND_ERROR = 1.1
+FOUND_ERROR = Spread(faster=1.05, slower=1.08)
 """Error of a time that an operator library found by itself: of the call on all lanes, its data in
 their caches."""
 WORTH = 0.02
@@ -121,8 +121,9 @@ def _expected_loss_ns(prices: OperatorPrices, index: int) -> float:
         return 0.0
     first, second, *_ = sorted(able, key=lambda maker: prices.price_ns(index, maker))
     first_ns, second_ns = (prices.price_ns(index, maker) for maker in (first, second))
-    errors = (math.log(prices.by_maker[maker][index].error) for maker in (first, second))
-    deviation = math.hypot(*errors)
+    slower = prices.by_maker[first][index].error.slower
+    faster = prices.by_maker[second][index].error.faster
+    deviation = math.hypot(math.log(slower), math.log(faster))
     if deviation == 0:
         return 0.0
     distance, normal = math.log(second_ns / first_ns) / deviation, NormalDist()

@@ -53,11 +53,16 @@ class StagePrices:
         left = f"{absent} operators have no kernel of TVM's, which cannot beat a library's call"
         return (
             *self.kernels.measured.notes,
-            *libraries,
             *([f"{left}; stock TVM runs a file with all kernels only"] if absent else ()),
             *prediction_notes(self.kernels, self.choice.prices),
+            *libraries,
             *runner.notes,
         )
+
+    @property
+    def description(self) -> str:
+        """Source of the prices of single operators where they are predictions; else empty."""
+        return "speeds of a lane" if self.is_predicted else ""
 
     def annotate(self, schedule: InterOpSchedule) -> InterOpSchedule:
         """Schedule with times, lanes and libraries of single operators, as they were chosen.
@@ -90,6 +95,7 @@ class StagePrices:
             alone_ns=self.operators_ns(self.graph, lanes=1),
             helped_ns=self.operators_ns(self.graph, lanes=self.kernels.runner.lanes),
             merged_ns=dict(zip(merges, self.price(self.graph, merges), strict=True)),
+            priced_by=self.description,
         )
 
     def operators_ns(self, graph: OperatorGraph, *, lanes: int) -> Sequence[int]:

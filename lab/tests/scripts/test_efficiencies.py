@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tvm_ios.cost.efficiencies import Spread
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios_lab.scripts.efficiencies import FEW_SPREAD, LEAST_SPREAD, Sample, held_against, rows_of
 
@@ -47,9 +48,9 @@ def test_a_row_is_the_median_of_distinct_operators():
 
 def test_a_spread_is_never_small_and_for_few_operators_larger():
     (few,) = rows_of([SAMPLE], SPEEDS)
-    assert (few.spread, few.serial) == (FEW_SPREAD, 0.25)
+    assert (few.spread, few.serial) == (Spread(faster=FEW_SPREAD, slower=FEW_SPREAD), 0.25)
     (many,) = rows_of([replace(SAMPLE, workload=f"w{number}") for number in range(9)], SPEEDS)
-    assert many.spread == LEAST_SPREAD
+    assert many.spread == Spread(faster=LEAST_SPREAD, slower=LEAST_SPREAD)
 
 
 def test_a_network_is_predicted_from_the_others():

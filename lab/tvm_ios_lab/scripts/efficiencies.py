@@ -26,7 +26,14 @@ from typing import Any
 
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.graph import Convolution, Operator
-from tvm_ios.cost.efficiencies import SHIPPED, Efficiencies, Efficiency, ShapeClass, kind_of
+from tvm_ios.cost.efficiencies import (
+    SHIPPED,
+    Efficiencies,
+    Efficiency,
+    ShapeClass,
+    Spread,
+    kind_of,
+)
 from tvm_ios.host import processor_name
 from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.measure.machine_mode import ModeOptions
@@ -45,8 +52,8 @@ LEAST_SPREAD = 1.05
 FEWEST = 4
 """Number of samples below which a row's spread is at least that of a guess."""
 FEW_SPREAD = 1.3
-SHARE = 2 / 3
-"""Share of the operators that a spread holds."""
+ONE_SIDE = 5 / 6
+"""Share of the operators that each side of a spread holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,11 @@ class Sample:
             memory_bytes=self.memory_bytes,
             convolution=_convolution(self.layout) if self.layout else None,
         )
+
+    @property
+    def network_name(self) -> str:
+        """Name of the network, however it was built."""
+        return self.network.partition(",")[0]
 
     def reached(self, speeds: LaneSpeeds) -> float:
         """Share of the bound on one lane, by the speeds of the machine that measured."""
@@ -194,8 +206,7 @@ def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:
     for (kind, shape, maker), pool in sorted(pools.items(), key=lambda each: _order(*each[0])):
         reached = [each.reached(speeds) for each in pool.values()]
         middle = median(reached)
-        off = sorted(abs(math.log(each / middle)) for each in reached)
-        spread = math.exp(off[min(len(off) - 1, math.ceil(SHARE * len(off)) - 1)])
+        slower = [middle / each for each in reached]
         least = LEAST_SPREAD if len(pool) >= FEWEST else FEW_SPREAD
         rows.append(
             Efficiency(
@@ -205,25 +216,34 @@ def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:
                 maker=maker,
                 reached=float(f"{middle:.3g}"),
                 serial=round(median(each.serial for each in pool.values()), 2),
-                spread=round(max(least, spread), 2),
+                spread=Spread(
+                    faster=max(least, _far([1 / each for each in slower])),
+                    slower=max(least, _far(slower)),
+                ),
                 count=len(pool),
             )
         )
     return rows
 
 
+def _far(factors: list[float]) -> float:
+    """Factor that the next operator stays below with that chance, whatever the distribution."""
+    place = min(len(factors), math.ceil(ONE_SIDE * (len(factors) + 1)))
+    return round(sorted(factors)[place - 1], 2)
+
+
 def held_against(samples: list[Sample], speeds: LaneSpeeds) -> Table:
     """Predicted against measured prices with help, by kind and maker, network by network."""
-    ratios: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for network in dict.fromkeys(each.network for each in samples):
-        others = [each for each in samples if each.network != network]
+    ratios: dict[tuple[str, str], list[tuple[float, Spread]]] = defaultdict(list)
+    for network in dict.fromkeys(each.network_name for each in samples):
+        others = [each for each in samples if each.network_name != network]
         predictor = PricePredictor(
             speeds=speeds,
             lanes=max(each.lanes for each in samples),
             efficiencies=Efficiencies(rows_of(others, speeds)),
         )
         for each in samples:
-            if each.network == network:
+            if each.network_name == network:
                 operator = each.operator()
                 price = predictor.price(operator, each.maker)
                 ratios[kind_of(operator), each.maker].append(
@@ -232,7 +252,7 @@ def held_against(samples: list[Sample], speeds: LaneSpeeds) -> Table:
     rows = []
     for (kind, maker), found in sorted(ratios.items(), key=lambda each: -len(each[1])):
         off = sorted(abs(math.log(ratio)) for ratio, _ in found)
-        inside = sum(abs(math.log(ratio)) <= math.log(error) for ratio, error in found)
+        inside = sum(1 / error.slower <= ratio <= error.faster for ratio, error in found)
         rows.append(
             (
                 kind,

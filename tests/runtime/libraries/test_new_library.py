@@ -173,6 +173,9 @@ class OpenFake:
         self.library.seen.completed += 1
         return {call: None if call.kind == NOT_HERE else replace(call, tile=4) for call in calls}
 
+    def found_ns(self, call: FakeCall) -> None:
+        """Nothing: no call is timed."""
+
     def price_name(self, call: FakeCall) -> str:
         return f"1.2-tile{call.tile}"
 
