@@ -244,7 +244,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         lanes=device.require_lanes(given.lanes),
         device=device,
         database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress),
+        clock=PhaseClock(given.progress, spent_s=budget.spent_s),
         gate=gate,
         budget=budget,
         compare=options.compare,
