@@ -16,11 +16,11 @@ from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import find_schedules as module
 from tvm_ios.profile.find_schedules import find_schedules, schedule_build
+from tvm_ios.profile.in_time.search_plan import nothing_to_gain
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
-from tvm_ios.profile.search_plan import nothing_to_gain
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.options import SearchOptions

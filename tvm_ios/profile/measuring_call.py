@@ -20,7 +20,7 @@ from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import Patience
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile.early_answers import EarlyAnswers
+from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed
