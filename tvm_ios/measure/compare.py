@@ -55,6 +55,9 @@ FAR_OFF = 4
 """Ratio to the fastest from which on even the first contestant is not timed any more; where all
 others have it, the race is over."""
 
+LATE_S = 1.0
+"""Seconds that a race may be late for its least rounds, without which all others prove nothing."""
+
 LONG_RUN_NS = 30_000_000
 """Nanoseconds of a run that needs no warm-up in a race that chooses. It replaces in its first per
 cent what the others left in the caches: first runs of Inception V3 (80 ms) took 0.992 to 1.001
@@ -139,7 +142,8 @@ def compare(
         unless it is far off, since reports give times of the others as ratios over it.
     budget
         Time budget of the call. A race ends before the first round that would not end in time, with
-        one round at least; fewer than an interval needs prove nothing.
+        one round at least. It may be a second late for as many as an interval needs, since fewer
+        prove nothing.
     ping_pong_ns, patience, clock_ns, sleep_s
         As for :class:`~tvm_ios.measure.machine_mode.ModeWatch`; without a ping-pong no round is
         known to be slow.
@@ -268,8 +272,9 @@ def _take_rounds(
             taken = min(counted, len(used_rounds(rounds, options.confidence)))
             if not timed or (clock_ns() >= end_ns and taken >= enough):
                 break
-        late = not budget.allows(budget.spent_s - began_s)
-        if late and 0 < counted < options.rounds:
+        round_s = budget.spent_s - began_s
+        ends = counted >= least or not budget.allows((least - counted) * round_s, late_s=LATE_S)
+        if ends and not budget.allows(round_s) and 0 < counted < options.rounds:
             budget.cut(f"a race of {len(cells)} had {counted} rounds of {options.rounds}")
             break
     return rounds
