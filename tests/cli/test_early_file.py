@@ -97,6 +97,17 @@ def test_a_budget_that_is_nearly_over_has_no_time_for_it(output, clock):
     assert output.read_text() == "first"
 
 
+def test_before_the_last_race_no_model_that_waits_is_written(output, clock):
+    file, _ = early(output, clock)
+    file(step(Model(clock, "first"), "in order"))
+    clock.now_s = 9.0
+    for phase in ("lower", "compare"):
+        file(Progress(phase=phase))
+    assert output.read_text() == "what was there"
+    file(step())
+    assert output.read_text() == "first"
+
+
 def test_what_a_file_took_is_set_aside_for_the_last_one(output, clock):
     budget = TimeBudget(60, clock_s=clock)
     file = EarlyFile(output, lambda _: None, budget, clock)

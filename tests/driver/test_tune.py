@@ -31,7 +31,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.passes import ScheduleOperators
 from tvm_ios.profile.find_schedules import SETTLED
-from tvm_ios.profile.first_answer import FASTER_FORM, FIRST
+from tvm_ios.profile.in_time.first_answer import FASTER_FORM, FIRST
 from tvm_ios.report.html.report_page import ReportPage
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.footer import read_story

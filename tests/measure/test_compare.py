@@ -399,6 +399,20 @@ def test_a_race_ends_before_the_round_that_would_be_late(seconds: float, rounds:
     assert budget.cuts == (() if rounds == 9 else (f"a race of 1 had {rounds} rounds of 9",))
 
 
+def test_a_race_may_be_a_moment_late_for_rounds_that_prove_something() -> None:
+    now_s = [0.0]
+
+    def time_ns(number: int) -> int:
+        now_s[0] += 0.1 * number
+        return 100_000_000 * number
+
+    budget = TimeBudget(0.5, clock_s=lambda: now_s[0])
+    options = CompareOptions(rounds=9, warmup=0)
+    found = compare({"one": time_ns}, options=options, budget=budget)
+    assert len(found.rounds) == 6
+    assert budget.left_s == pytest.approx(-0.3)
+
+
 def test_a_race_of_too_few_rounds_proves_nothing() -> None:
     row = CompareRound(run_ns=(2.0, 1.0), ping_pong_ns=0.0, slow=False)
     found = Comparison(names=("base", "other"), rounds=(row,) * 3, confidence=0.95, notes=())

@@ -30,6 +30,8 @@ SOON_S = 4.0
 WRITING_SHARE = 10
 """Times as long as writing takes that passes before the next file, and that a time budget has to
 spare: at most a tenth is writing."""
+_NEAR_THE_END = ("lower", "compare")
+"""Phases of the last race, in which no model that waits is written: the result is near."""
 _AGAIN = 1.2
 """Time of the end of a call, which writes and copies a file, over that of one early file."""
 
@@ -70,6 +72,8 @@ class EarlyFile:
         self._shown(progress)
         if progress.model is not None:
             self._waiting = progress.model, progress.detail
+        elif progress.phase in _NEAR_THE_END:
+            return
         late = self._clock_s() >= self._next_s and self._budget.spent_s >= SOON_S
         needed_s = WRITING_SHARE * self._budget.kept_for_s(Reserve.FILE)
         if self._waiting is not None and late and self._budget.allows(needed_s):

@@ -33,11 +33,11 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
-from tvm_ios.profile.early_answers import EarlyAnswers
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.image_form import form_by_prices
+from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import (
     Racer,
     compiled_racers,
@@ -244,7 +244,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         lanes=device.require_lanes(given.lanes),
         device=device,
         database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress),
+        clock=PhaseClock(given.progress, spent_s=budget.spent_s),
         gate=gate,
         budget=budget,
         compare=options.compare,

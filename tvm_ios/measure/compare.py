@@ -61,6 +61,9 @@ dropped: ratios are of samples that were taken soon after each other."""
 SHORTEST_NS = 1_000_000
 """Nanoseconds down to which samples become shorter, by half after each round with a disturbed one:
 most samples of 1 ms fit into a time slice, and none of 5 ms do."""
+LATE_S = 1.0
+"""Seconds that a race may be late for its least rounds, without which all others prove nothing."""
+
 LONG_RUN_NS = 30_000_000
 """Nanoseconds of a run that needs no warm-up in a race that chooses. It replaces in its first per
 cent what the others left in the caches: first runs of Inception V3 (80 ms) took 0.992 to 1.001
@@ -147,7 +150,8 @@ def compare(
         unless it is far off, since reports give times of the others as ratios over it.
     budget
         Time budget of the call. A race ends before the first round that would not end in time, with
-        one round at least; fewer than an interval needs prove nothing.
+        one round at least. It may be a second late for as many as an interval needs, since fewer
+        prove nothing.
     earlier
         Undisturbed rounds of the same race, begun by an earlier call: this one goes on from there.
     waits
@@ -308,8 +312,9 @@ def _take_rounds(
             # What was taken again is no reason to end with less.
             if not timed or (clock_ns() >= end_ns + watch.spent_ns and taken >= enough):
                 break
-        late = not budget.allows(budget.spent_s - began_s)
-        if late and 0 < counted < options.rounds:
+        round_s = budget.spent_s - began_s
+        ends = counted >= least or not budget.allows((least - counted) * round_s, late_s=LATE_S)
+        if ends and not budget.allows(round_s) and 0 < counted < options.rounds:
             budget.cut(f"a race of {len(cells)} had {counted} rounds of {options.rounds}")
             break
     return rounds, counted

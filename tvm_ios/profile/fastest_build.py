@@ -21,7 +21,7 @@ from tvm_ios.kernels import start_shared_workers
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
-from tvm_ios.profile.first_answer import answer_with
+from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target

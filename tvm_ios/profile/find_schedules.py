@@ -18,15 +18,15 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.profile.in_time.search_plan import set_aside_for_end, unsearched
+from tvm_ios.profile.in_time.time_plan import LISTS_S
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, race_s
-from tvm_ios.profile.search_plan import set_aside_for_end, unsearched
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.time_plan import LISTS_S
 from tvm_ios.profile.way_choice import settled_prices, with_choice
 from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant

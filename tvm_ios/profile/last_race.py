@@ -25,9 +25,9 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.find_schedules import ScheduledBuild
+from tvm_ios.profile.in_time.time_plan import fitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import choose, compiled_for, executors_of, race
-from tvm_ios.profile.time_plan import fitting
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns

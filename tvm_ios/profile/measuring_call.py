@@ -24,7 +24,7 @@ from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.measure.patience import Patience
 from tvm_ios.measure.quiet_wait import wait_until_quiet
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile.early_answers import EarlyAnswers
+from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed

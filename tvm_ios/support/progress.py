@@ -39,11 +39,14 @@ ProgressListener = Callable[[Progress], None]
 
 
 class PhaseClock:
-    """Clock of the phases of a long call, which also reports to a listener."""
+    """Clock of the phases of a long call, which also reports to a listener.
 
-    def __init__(self, listener: ProgressListener | None = None) -> None:
+    The call had taken ``spent_s`` seconds before.
+    """
+
+    def __init__(self, listener: ProgressListener | None = None, *, spent_s: float = 0.0) -> None:
         self._listener = listener
-        self._begin = time.monotonic()
+        self._begin = time.monotonic() - spent_s
         self._phase = ""
         self.phase_s: dict[str, float] = {}
 

@@ -99,9 +99,9 @@ class TimeBudget:
         """True if nothing is left but what is set aside."""
         return self.spare_s <= 0
 
-    def allows(self, seconds: float) -> bool:
-        """True if optional work of a number of seconds would end in time."""
-        return seconds <= self.spare_s
+    def allows(self, seconds: float, *, late_s: float = 0.0) -> bool:
+        """True if optional work of a number of seconds would end in time, or so little late."""
+        return seconds <= self.spare_s + late_s
 
     def require_spare(self, what: str) -> None:
         """Raise :class:`~tvm_ios.errors.OutOfTimeError` if it is over; ``what`` would be done."""

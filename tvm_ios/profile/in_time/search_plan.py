@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.profile.time_plan import LISTS_S, race_reserve_s
+from tvm_ios.profile.in_time.time_plan import LISTS_S, race_reserve_s
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.search.result import SearchResult
 from tvm_ios.support.time_budget import Reserve, TimeBudget

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.profile.in_time.time_plan import (
+    PROMISING,
+    fitting,
+    least_race_s,
+    race_reserve_s,
+    ways_s,
+)
 from tvm_ios.profile.race import race_s
-from tvm_ios.profile.time_plan import PROMISING, fitting, least_race_s, race_reserve_s, ways_s
 from tvm_ios.report.contestants import Contestant
 
 OPTIONS = CompareOptions()

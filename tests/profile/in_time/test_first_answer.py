@@ -10,8 +10,8 @@ import pytest
 import tvm_ios
 from tests.pricing import LANES
 from tvm_ios.errors import OptionError
-from tvm_ios.profile.early_answers import EarlyAnswers
-from tvm_ios.profile.first_answer import FASTER_FORM, FIRST, answer_with
+from tvm_ios.profile.in_time.early_answers import EarlyAnswers
+from tvm_ios.profile.in_time.first_answer import FASTER_FORM, FIRST, answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.runtime.artifact.footer import read_story
 from tvm_ios.support.progress import PhaseClock

@@ -13,10 +13,10 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.devices.protocol import MeasuringSession
-from tvm_ios.profile.early_answers import FirstAnswer
+from tvm_ios.profile.in_time.early_answers import FirstAnswer
+from tvm_ios.profile.in_time.time_plan import file_s, least_race_s
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for, executors_of
-from tvm_ios.profile.time_plan import file_s, least_race_s
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.time_budget import Reserve
 

@@ -39,7 +39,7 @@ PROMISING = (
 _RACE_SHARE = 3
 """Part of the time left that the last race may keep the search from, 1/3: a race of what was found
 comes before more search, and a search before more rounds."""
-_BYTES_A_S = 200_000_000
+_BYTES_A_S = 100_000_000
 """Bytes of parameters that are linked and written in a second."""
 _REPORT_S = 0.3
 """Seconds to write a report and to store it, about."""

@@ -1,0 +1,1 @@
+"""A call with little time: its early answers, and what it plans."""
