@@ -74,7 +74,8 @@ class CompareRound:
     slow: bool
     """True if the round was disturbed: by others on the cores, or by the machine's slow mode."""
     waited: float = 0.0
-    """Largest share of a sample in the round that a lane waited for a core."""
+    """Largest share of a sample in the round that a lane waited for a core; above 1 where it waited
+    on beyond the sample's end."""
     stolen: float = 0.0
     """Share of the round that the hypervisor took of the average core."""
 
@@ -283,7 +284,7 @@ def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[Comp
 def _sign(who: Disturber, rounds: Sequence[CompareRound]) -> str:
     """Sign of a disturber in its rounds, as text."""
     if who is Disturber.PROCESS:
-        return f"run delay {100 * mean(each.waited for each in rounds):.0f} %"
+        return f"run delay {100 * mean(min(1.0, each.waited) for each in rounds):.0f} %"
     if who is Disturber.HYPERVISOR:
         return f"steal {100 * mean(each.stolen for each in rounds):.0f} %"
     ping_pong_ns = median(each.ping_pong_ns for each in rounds)
