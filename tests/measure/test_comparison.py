@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tvm_ios.measure.comparison import CompareRound, Comparison, Disturber, Outcome
@@ -73,6 +75,18 @@ def test_a_disturbance_is_told(state: dict[str, float], who: Disturber, told: st
     found = race(UNCLEAR, state, more=13)
     assert found.rounds[-1].disturber is who
     assert found.disturbance == told
+
+
+def test_rounds_of_the_slow_mode_count_before_those_beside_other_processes() -> None:
+    busy = CompareRound(run_ns=(9e6, 1e6), **BUSY)
+    slow = CompareRound(run_ns=(2e6, 1e6), **SLOW)
+    found = replace(
+        race(UNCLEAR[:2]), rounds=(slow, busy, slow, busy, slow, slow, busy, slow, slow)
+    )
+    assert found.used_rounds == (slow,) * 6
+    assert not found.is_quiet
+    few = replace(found, rounds=(slow, busy, *[busy] * 6))
+    assert few.used_rounds == few.rounds
 
 
 def test_an_undisturbed_race_tells_of_none() -> None:

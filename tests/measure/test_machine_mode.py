@@ -163,6 +163,22 @@ def test_a_sample_counts_if_no_lane_waited_for_long(waited_ns: int, disturbed: b
     assert watch.spent_ns == (1_000_000 if disturbed else 0)
 
 
+def test_a_ping_pong_that_was_interrupted_is_no_slow_mode() -> None:
+    """It is taken again, up to three times; the slow mode itself makes no lane wait."""
+    waits = 0
+    seen = iter([(3_000_000, 3e3), (0, 52.0), *[(3_000_000, 3e3)] * 3, (0, 263.0)])
+
+    def ping_pong_ns() -> float:
+        nonlocal waits
+        waited_ns, found_ns = next(seen)
+        waits += waited_ns
+        return found_ns
+
+    watch = ModeWatch(ping_pong_ns, ModeOptions(), waited_ns=lambda: waits, sleep_s=Clock().sleep)
+    assert [watch.look() for _ in range(3)] == [False, True, True]
+    assert watch.last_ns == 263
+
+
 def test_disturbed_samples_and_rests_cost_patience() -> None:
     lanes, watch = lanes_and_watch(patience_s=0.006)
     watch.look()

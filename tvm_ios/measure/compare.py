@@ -358,7 +358,7 @@ def _notes(found: Comparison) -> tuple[str, ...]:
     if found.is_quiet:
         return (f"{disturbance}; these do not count",)
     advice = "gains from several cores look smaller than they are: measure again when it is quiet"
-    return (f"{disturbance}; too few others were left, so all count, and {advice}",)
+    return (f"{disturbance}; too few others were left, so some of them count, and {advice}",)
 
 
 def _explained(name: str, time_ns: TimedRuns) -> TimedRuns:

@@ -74,7 +74,8 @@ class CompareRound:
     slow: bool
     """True if the round was disturbed: by others on the cores, or by the machine's slow mode."""
     waited: float = 0.0
-    """Largest share of a sample in the round that a lane waited for a core."""
+    """Largest share of a sample in the round that a lane waited for a core; above 1 where it waited
+    on beyond the sample's end."""
     stolen: float = 0.0
     """Share of the round that the hypervisor took of the average core."""
 
@@ -130,7 +131,7 @@ class Comparison:
 
     @property
     def used_rounds(self) -> tuple[CompareRound, ...]:
-        """Rounds that count: undisturbed ones, or all if these are too few."""
+        """Rounds that count; see :func:`used_rounds`."""
         return used_rounds(self.rounds, self.confidence)
 
     @property
@@ -268,21 +269,25 @@ def least_rounds(confidence: float) -> int:
 
 
 def used_rounds(rounds: Sequence[CompareRound], confidence: float) -> tuple[CompareRound, ...]:
-    """Rounds that count: undisturbed ones, or all if these are too few.
+    """Rounds that count: undisturbed ones; those of the slow mode as well, or all, if too few.
 
-    They are also too few if they lack rounds of a contestant that had lost in disturbed rounds.
+    In its slow mode the machine treats all contestants of a round alike, other processes do not.
+    Rounds are also too few if they lack some of a contestant that had lost in disturbed ones.
     """
-    fast = tuple(round_ for round_ in rounds if not round_.slow)
-    by_contestant = zip(*(round_.run_ns for round_ in fast), strict=True)
-    timed = (sum(ns is not None for ns in run_ns) for run_ns in by_contestant)
-    enough = min(timed, default=0) >= least_rounds(confidence)
-    return fast if enough else tuple(rounds)
+    undisturbed = [round_ for round_ in rounds if not round_.slow]
+    alike = [round_ for round_ in rounds if round_.disturber in (None, Disturber.SLOW_MODE)]
+    for fair in (undisturbed, alike):
+        by_contestant = zip(*(round_.run_ns for round_ in fair), strict=True)
+        timed = (sum(ns is not None for ns in run_ns) for run_ns in by_contestant)
+        if min(timed, default=0) >= least_rounds(confidence):
+            return tuple(fair)
+    return tuple(rounds)
 
 
 def _sign(who: Disturber, rounds: Sequence[CompareRound]) -> str:
     """Sign of a disturber in its rounds, as text."""
     if who is Disturber.PROCESS:
-        return f"run delay {100 * mean(each.waited for each in rounds):.0f} %"
+        return f"run delay {100 * mean(min(1.0, each.waited) for each in rounds):.0f} %"
     if who is Disturber.HYPERVISOR:
         return f"steal {100 * mean(each.stolen for each in rounds):.0f} %"
     ping_pong_ns = median(each.ping_pong_ns for each in rounds)

@@ -30,6 +30,10 @@ LONGEST_PAUSE_S = 0.1
 REST_S = 0.003
 """Seconds of a rest: about the time slice that another process gets."""
 LOOK_LASTS_NS = 1_000_000_000
+LOOKS = 3
+"""Most ping-pongs of a look, while lanes wait for their cores in each."""
+LOOK_WAITS_NS = 10_000
+"""Nanoseconds of waiting that show in a ping-pong: it takes 50 microseconds."""
 MOST_WAITED = 0.02
 """Share of a sample that a lane may wait for a core.
 
@@ -163,7 +167,7 @@ class ModeWatch:
         if self.slow and not self.patient and now_ns - self._looked_at_ns < LOOK_LASTS_NS:
             return True
         self._looked_at_ns = now_ns
-        self.last_ns = self._ping_pong_ns()
+        self.last_ns = self._whole_ping_pong_ns()
         if not self.last_ns > 0:
             self.last_ns, self.slow = 0.0, False
             return False
@@ -221,13 +225,26 @@ class ModeWatch:
 
     def told(self) -> str:
         """What disturbs this measurement, as a clause."""
-        if self.most_waited > MOST_WAITED and not self.slow:
+        told = []
+        if self.most_waited > MOST_WAITED:
             share = 100 * min(1.0, self.most_waited)
-            return f"another process had the cores (for up to {share:.0f} % of a sample)"
-        return (
-            f"the machine was in its slow mode (core-to-core ping-pong now {self.last_ns:.0f} ns, "
-            f"usually {self.fast_ns:.0f} ns; raise slow_ns if these are its normal times)"
-        )
+            told.append(f"another process had the cores (for up to {share:.0f} % of a sample)")
+        if self.slow or not told:
+            told.append(
+                f"the machine was in its slow mode (core-to-core ping-pong now {self.last_ns:.0f} "
+                f"ns, usually {self.fast_ns:.0f} ns; raise slow_ns if these are its normal times)"
+            )
+        return ", and ".join(told)
+
+    def _whole_ping_pong_ns(self) -> float:
+        """Nanoseconds of a ping-pong during which no lane waited for a core, or of the last try."""
+        for _ in range(LOOKS):
+            before_ns = self._waited_ns()
+            ping_pong_ns = self._ping_pong_ns()
+            after_ns = self._waited_ns()
+            if before_ns is None or after_ns is None or after_ns - before_ns < LOOK_WAITS_NS:
+                break
+        return ping_pong_ns
 
     def _stolen_share(self, before_ns: int, start_ns: int) -> float:
         elapsed_ns = self._clock_ns() - start_ns

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tvm_ios.measure.machine_mode import MOST_WAITED, ModeWatch
+from tvm_ios.measure.machine_mode import ModeWatch
 
 __all__ = ["QuietWait", "wait_until_quiet"]
 
@@ -67,5 +67,5 @@ def _probe(watch: ModeWatch, clock_ns: Callable[[], int]) -> bool:
         return clock_ns() - begin_ns
 
     with watch.round() as round_:
-        _, waited = watch.timed(spin)
-    return round_.slow or waited > MOST_WAITED
+        elapsed_ns, waited = watch.timed(spin)
+    return watch.is_disturbed(waited, elapsed_ns) or round_.slow
