@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.core.graph import Operator
 from tvm_ios.cost.kernel_bound import CHANNELS_LAST_SHARE, SHARE, can_win, least_ns, share_of_peak
+from tvm_ios.devices.traits import CPU
 
 IMAGE = TensorType((1, 8, 8, 16), "float32")
 
@@ -32,9 +35,9 @@ def test_the_longer_of_computing_and_moving_bounds_a_kernel():
     operator = Operator(
         name="a", kind="conv2d", predecessors=(), workload="a", flops=1_000_000, memory_bytes=80_000
     )
-    speeds = {"flops_per_ns": 100.0, "lanes": 2}
-    assert least_ns(operator, 0.5, bytes_per_ns=10.0, **speeds) == 10_000
-    assert least_ns(operator, 0.5, bytes_per_ns=2.0, **speeds) == 20_000
+    for cached_bytes_per_ns, bound_ns in ((10.0, 10_000), (2.0, 20_000)):
+        speeds = replace(CPU.speeds, flops_per_ns=100.0, cached_bytes_per_ns=cached_bytes_per_ns)
+        assert least_ns(operator, 0.5, speeds, lanes=2) == bound_ns
 
 
 def test_a_kernel_has_to_be_able_to_gain_more_than_noise():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.graph import Operator
+from tvm_ios.host.lane_speeds import LaneSpeeds
 
 __all__ = ["can_win", "least_ns", "share_of_peak"]
 
@@ -33,16 +34,14 @@ def share_of_peak(function: FusedFunction) -> float:
     return CHANNELS_LAST_SHARE if last else SHARE
 
 
-def least_ns(
-    operator: Operator, share: float, *, flops_per_ns: float, bytes_per_ns: float, lanes: int
-) -> float:
+def least_ns(operator: Operator, share: float, speeds: LaneSpeeds, *, lanes: int) -> float:
     """Least nanoseconds of an operator's kernel on all lanes.
 
     Its operations at a share of the lanes' peak, or its bytes at their bandwidth, whichever takes
-    longer; both speeds are of one lane.
+    longer.
     """
-    computing_ns = operator.flops / (share * flops_per_ns)
-    return max(computing_ns, operator.memory_bytes / bytes_per_ns) / lanes
+    computing_ns = operator.flops / (share * speeds.flops_per_ns)
+    return max(computing_ns, speeds.moved_ns(operator.memory_bytes)) / lanes
 
 
 def can_win(kernel_ns: float, library_ns: float) -> bool:

@@ -62,10 +62,6 @@ class DeviceTraits:
     where a model keeps its own."""
     tunes_float16: bool
     """True if TVM's tuners can compile float16 kernels; for a GPU they cannot with CUDA 12.8."""
-    peak_flops_per_ns: int
-    """Floating-point operations that a lane does in a nanosecond at most; 0 where unknown."""
-    peak_bytes_per_ns: int
-    """Bytes that a lane moves in a nanosecond at most, caches included; 0 where unknown."""
 
 
 CPU = DeviceTraits(
@@ -87,8 +83,6 @@ CPU = DeviceTraits(
     pads_channels=True,
     kernel_layout="NCHW",
     tunes_float16=True,
-    peak_flops_per_ns=260,
-    peak_bytes_per_ns=100,
 )
 GPU = DeviceTraits(
     # The start of a graph takes as long as a short stage: eight copies would pay a tenth each.
@@ -114,6 +108,4 @@ GPU = DeviceTraits(
     pads_channels=False,
     kernel_layout=None,
     tunes_float16=False,
-    peak_flops_per_ns=0,
-    peak_bytes_per_ns=0,
 )

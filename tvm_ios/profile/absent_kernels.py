@@ -31,9 +31,9 @@ def absent_kernels(
     """Functions, by digest, whose kernels cannot beat an operator library's call.
 
     There are none where tuning records are in force, since a tuned kernel may win, and none on a
-    device whose peak is unknown.
+    GPU, where kernels share what there is.
     """
-    if may_have_records() or not call.device.traits.peak_flops_per_ns:
+    if may_have_records() or not call.device.traits.idle_lanes_help:
         return frozenset()
     extraction = extract(prepared.module)
     with call.open() as session:
@@ -55,8 +55,7 @@ def _can_win(
     kernel_ns = least_ns(
         operator,
         share_of_peak(function),
-        flops_per_ns=device.traits.peak_flops_per_ns,
-        bytes_per_ns=device.traits.peak_bytes_per_ns,
+        device.speeds,
         lanes=device.require_lanes(None),  # libraries time their calls on all of them
     )
     return can_win(kernel_ns, library_ns)
