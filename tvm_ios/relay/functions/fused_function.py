@@ -5,6 +5,7 @@ Goes after ``extract``; the result is a :class:`~tvm_ios.core.fused_function.Fus
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -21,12 +22,14 @@ from tvm_ios.relay.constants import values_of
 __all__ = ["describe_function"]
 
 
+@lru_cache(maxsize=4096)
 def describe_function(function: relay.Function) -> FusedFunction | None:
     """Description of a fused, typed function; None if no library could compute it.
 
     A constant inside it is a call of ``constant`` without operands, and with its ``value`` where it
     is one number; the fields of a tuple are operands of its reader. None where the function has a
     dynamic shape, several results, anything but primitive operators, or attributes that TVM hides.
+    Remembered for the last few thousand functions, as each contestant of a race is lowered with it.
     """
     try:
         types = [_tensor_type(parameter.checked_type) for parameter in function.params]
