@@ -269,10 +269,11 @@ def fastest_of_traced(
 ) -> OperatorChoice:
     """Way of each operator in the network where it was fastest; among equals the first.
 
-    An operator without a launch keeps the maker of the first way.
+    An operator without a launch is TVM's, unless its kernel is absent.
     """
     first = next(iter(ways.values()))
-    makers, unsplit = list(first.makers), []
+    own, unsplit = first.prices.by_maker[TVM], []
+    makers = [TVM if index in own else maker for index, maker in enumerate(first.makers)]
     for index, taken in least_ns.items():
         way = ways[min(taken, key=taken.__getitem__)]
         makers[index] = way.makers[index]
