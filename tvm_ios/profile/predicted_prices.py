@@ -22,7 +22,7 @@ __all__ = ["PricePredictor", "close_calls", "how_far_off"]
 FOUND_ERROR = Spread(faster=1.05, slower=1.08)
 """Error of a time that an operator library found by itself: of the call on all lanes, its data in
 their caches."""
-WORTH = 0.02
+WORTH = 0.01
 """Share of a network's time that may be lost by makers that are chosen by prediction."""
 
 
