@@ -13,7 +13,7 @@ import pytest
 import tvm
 
 import tvm_ios
-from tvm_ios import BuildOptions, DeviceOptions, TuneOptions, TuningOptions
+from tvm_ios import BuildOptions, DeviceOptions, SearchOptions, TuneOptions, TuningOptions
 from tvm_ios.cli.main import main
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import CostError, OptionError, TuningError
@@ -105,7 +105,8 @@ def test_a_tracker_without_the_device_is_named(branching, bare_tracker, tmp_path
 
 def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
     network = squeezenet(image_size=64)
-    model = tune(network, loopback_tracker, tmp_path, time_budget=10)
+    options = replace(QUICK, search=SearchOptions(list_only=True))
+    model = tune(network, loopback_tracker, tmp_path, options=options)
     assert model.plan.lanes <= default_lanes()
     order = tvm_ios.compile_schedule(*network, TARGET, schedule=sequential_schedule(model.graph))
     image = {"data": np.random.default_rng(0).standard_normal((1, 3, 64, 64)).astype("float32")}
@@ -175,7 +176,7 @@ def test_the_command_prices_on_the_device_too(
     (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
     (tmp_path / "quick.toml").write_text("measure = {repeat = 1, max_repeat = 1}\n")
     words = ["tune", "net.json", "--params", "net.params", "--config", "quick.toml"]
-    words += ["--database", "prices.sqlite", "--time-budget", "1"]
+    words += ["--database", "prices.sqlite", "--list-only"]
     words += ["--rpc-tracker", loopback_tracker.address, "--key", loopback_tracker.key]
     assert main(["-v", *words]) == 0
     assert "raced on the device with key 'loopback'" in capsys.readouterr().out

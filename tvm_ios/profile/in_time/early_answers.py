@@ -19,7 +19,8 @@ class FirstAnswer:
     link_s: float
     """Seconds that linking its kernels took, about those of linking a file; 0 without a budget."""
     made_s: float
-    """Seconds that lowering and loading it took: about those of another contestant."""
+    """Seconds that lowering and loading it took, with what libraries found out meanwhile: at least
+    those of another contestant."""
     run_ns: int
     """Nanoseconds of its second run; 0 without a time budget, where nobody asks for it."""
 
