@@ -167,7 +167,10 @@ class ModeWatch:
         if self.slow and not self.patient and now_ns - self._looked_at_ns < LOOK_LASTS_NS:
             return True
         self._looked_at_ns = now_ns
-        self.last_ns = self._whole_ping_pong_ns()
+        ping_pong_ns = self._whole_ping_pong_ns()
+        if ping_pong_ns is None:
+            return self.slow
+        self.last_ns = ping_pong_ns
         if not self.last_ns > 0:
             self.last_ns, self.slow = 0.0, False
             return False
@@ -236,15 +239,18 @@ class ModeWatch:
             )
         return ", and ".join(told)
 
-    def _whole_ping_pong_ns(self) -> float:
-        """Nanoseconds of a ping-pong during which no lane waited for a core, or of the last try."""
+    def _whole_ping_pong_ns(self) -> float | None:
+        """Nanoseconds of a ping-pong during which no lane waited for a core; None if each waits.
+
+        Such a one tells of another process, as samples do, and nothing of the machine's mode.
+        """
         for _ in range(LOOKS):
             before_ns = self._waited_ns()
             ping_pong_ns = self._ping_pong_ns()
             after_ns = self._waited_ns()
             if before_ns is None or after_ns is None or after_ns - before_ns < LOOK_WAITS_NS:
-                break
-        return ping_pong_ns
+                return ping_pong_ns
+        return None
 
     def _stolen_share(self, before_ns: int, start_ns: int) -> float:
         elapsed_ns = self._clock_ns() - start_ns

@@ -186,11 +186,12 @@ def choose(
         reason = f"{_times_as_fast(speedups[kept])} times as fast as sequential order"
     elif outcome is Outcome.UNDECIDED:
         kept = _promising(speedups, promised_ns)
+        cause = comparison.disturbance or f"it had {len(comparison.rounds)} rounds only"
         why = "nothing is surely as fast as sequential order"
         if kept is not Contestant.SEQUENTIAL:
             why = "its prices promise the most, and it is hardly slower at worst"
         reason = (
-            f"undecided, for {comparison.disturbance}; {why} (times as fast: {tried}); a later "
+            f"undecided, for {cause}; {why} (times as fast: {tried}); a later "
             "call goes on with this race"
         )
     elif speedups:
