@@ -435,6 +435,15 @@ def test_samples_beside_another_process_are_taken_again() -> None:
     assert model.notes == ()
 
 
+def test_a_few_undisturbed_samples_make_the_price_of_a_flagged_stage() -> None:
+    """Another process comes after three samples of 1 ms, and stays."""
+    graph = chain_graph(1)
+    runner = FakeStageRunner(cost_ns, busy_spans_s=[(0.0045, 1e9)])
+    model = model_of(runner, options=MeasureOptions(mode=ModeOptions(patience_s=0)))
+    assert list(price(model, graph, singles(graph))) == [10_000]
+    assert model.counters.flagged == 1
+
+
 def test_another_process_that_stays_is_flagged_after_patience() -> None:
     graph = chain_graph(3)
     runner = FakeStageRunner(cost_ns, busy_spans_s=[(0.0, 1e9)])

@@ -40,6 +40,9 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
+FEWEST_RIGHT = 3
+"""Fewest undisturbed samples whose median is the price, in place of that of all samples."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureCounters:
@@ -281,8 +284,10 @@ class MeasuredStages:
         used_ns = cell.used_ns(least)
         # Of a few looks the fastest one: it is a floor of other stages, and others only add time.
         few = len(used_ns) < least
+        # A few undisturbed samples are right, and disturbed ones only ever too long.
+        right_ns = cell.fast_ns if len(cell.fast_ns) >= FEWEST_RIGHT else used_ns
         return PriceRecord(
-            median_ns=max(1, round(cell.least_ns if few else median(used_ns))),
+            median_ns=max(1, round(cell.least_ns if few else median(right_ns))),
             samples=len(used_ns),
             spread_ns=round(median_absolute_deviation(used_ns)),
             # The very list of fast samples comes back where these alone are enough.

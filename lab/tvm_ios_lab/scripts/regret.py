@@ -104,7 +104,7 @@ def regrets(raced: Comparison) -> dict[str, float]:
     """By how much longer each contestant takes than the fastest, as a fraction."""
     best = raced.fastest()
     return {
-        name: median(raced.ratios(best, over=name)) - 1 if name != best else 0.0
+        name: max(0.0, median(raced.ratios(best, over=name)) - 1) if name != best else 0.0
         for name in raced.names
     }
 
