@@ -61,8 +61,13 @@ def _row(network: str) -> tuple[str, ...]:
     absent = absent_kernels(prepared, libraries, call)
     lazy_s, whole_s = (_built_anew(prepared, each) for each in (absent, ()))
     built = replace(build_prepared(prepared), libraries=libraries)
-    with call.open() as session, RelayStageRunner(built, lanes=call.lanes, session=session) as run:
-        prices = measure_operators(MeasuredKernels(run, database=call.database))
+    with (
+        call.open() as session,
+        RelayStageRunner(
+            built, lanes=call.lanes, session=session, database=call.database
+        ) as runner,
+    ):
+        prices = measure_operators(MeasuredKernels(runner, database=call.database))
     kernels = built.kernels.staged.lowered
     least, lost = _gains(built, prices, absent)
     times = (f"{lazy_s:.1f}", f"{whole_s:.1f}", f"{least:.2f}", f"{lost:.2%}")
