@@ -64,7 +64,7 @@ def asked_of(library: FakeLibrary, traits=CPU) -> SimpleNamespace:
     def opened():
         yield SimpleNamespace(libraries=lambda _: SimpleNamespace(open=lambda each: each))
 
-    device = SimpleNamespace(traits=traits, require_lanes=lambda _: 2)
+    device = SimpleNamespace(traits=traits, speeds=traits.speeds, require_lanes=lambda _: 2)
     return SimpleNamespace(open=opened, database=None, device=device)
 
 

@@ -220,6 +220,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
     options, target = given.options, given.target
     conversion, build = options.conversion, options.build
     files = read_given(given.decisions)
+    rest = taken_rest(given.mod, options)
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     budget = given.time_budget
     request = TuningRequest.of(
@@ -252,7 +253,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         answers=EarlyAnswers(
             told=given.progress is not None and not options.device.is_remote,
             needed=budget.is_limited,
-            rest=taken_rest(given.mod, options),
+            rest=rest,
         ),
     )
     ceiling = told_ceiling(
