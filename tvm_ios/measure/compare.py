@@ -61,6 +61,8 @@ dropped: ratios are of samples that were taken soon after each other."""
 SHORTEST_NS = 1_000_000
 """Nanoseconds down to which samples become shorter, by half after each round with a disturbed one:
 most samples of 1 ms fit into a time slice, and none of 5 ms do."""
+ALONE_S = 1.0
+"""Seconds that a race which chooses may wait for a quiet machine where it has no rivals."""
 LATE_S = 1.0
 """Seconds that a race may be late for its least rounds, without which all others prove nothing."""
 
@@ -165,9 +167,12 @@ def compare(
     options, budget = options or CompareOptions(), budget or TimeBudget()
     names = tuple(contestants)
     cells = [Cell(_explained(name, contestants[name]), options.number) for name in names]
+    mode = options.mode
+    if len(cells) == 1 and until_decided:
+        mode = replace(mode, patience_s=min(mode.patience_s, ALONE_S))
     watch = ModeWatch(
         ping_pong_ns or (lambda: 0.0),
-        options.mode,
+        mode,
         waited_ns=partial(_waited_together_ns, waits),
         patience=patience,
         budget=budget,

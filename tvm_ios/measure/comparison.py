@@ -142,6 +142,8 @@ class Comparison:
     @property
     def is_settled(self) -> bool:
         """True if the same race on a quiet machine would hardly end otherwise."""
+        if len(self.names) == 1:
+            return True
         undisturbed = len(self.undisturbed_rounds)
         if not self.is_quiet or undisturbed < least_rounds(self.confidence):
             return False
