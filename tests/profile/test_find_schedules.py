@@ -111,6 +111,7 @@ def test_next_to_nothing_is_not_worth_a_race(
     assert (pair in start.stages) == (gain_percent > 0)
 
 
+@pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no lane that could help")
 @pytest.mark.slow
 @pytest.mark.parametrize("least_gain_percent", [0.0, 99.0])
 def test_stages_that_can_gain_too_little_are_not_searched(
@@ -127,7 +128,7 @@ def test_stages_that_can_gain_too_little_are_not_searched(
         limits = {"ios": SearchOptions(least_gain_percent=least_gain_percent)}
         found = find_schedules(prices, limits, lists={"list": "ios"})
     searched = least_gain_percent == 0
-    assert ("greedy" in found.schedules) == searched
+    assert searched or set(found.without_repetitions()) <= {"sequential", "ios"}
     assert any("stages were not searched" in note for note in found.notes) != searched
     schedule = found.schedules["ios"]
     assert searched or all(len(each.groups) == 1 or each.is_merge for each in schedule.stages)

@@ -16,11 +16,14 @@ from tvm_ios.compile.built_model import build_model
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.comparison import Outcome
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile.race import Choice
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.report.tune_report import Contestant
+from tvm_ios.search.options import SearchOptions
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -53,6 +56,7 @@ def tune(network, tmp_path, kernels=None, **arguments):
         lanes=1,
         database=tmp_path / "prices.sqlite",
         options=TuneOptions(
+            search=SearchOptions(least_gain_percent=0.0),  # one lane has nothing to gain
             build=BuildOptions(libraries=()),
             compare=BRIEF,
             kernels=kernels or TuningOptions(),
@@ -156,7 +160,8 @@ def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
         "tvm_ios.tuning.tuned_kernels.choose_build",
         lambda builds, _call: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
-    monkeypatch.setattr("tvm_ios.profile.last_race.choose", lambda *_: (kept, "asked for"))
+    choice = Choice(kept=kept, outcome=Outcome.FASTER, reason="asked for")
+    monkeypatch.setattr("tvm_ios.profile.last_race.choose", lambda *_: choice)
     report = tune(fork, tmp_path, tuning_records=[log]).report()
     assert report.kept is kept
     assert [kernel.found for kernel in report.records.kernels] == [found, found]
