@@ -55,13 +55,13 @@ def test_of_a_few_lists_the_fastest_is_kept(
     raced, completed = {}, []
     monkeypatch.setattr(OpenLibraries, "complete", lambda _, plan: completed.append(plan) or plan)
 
-    def race(models, **_options):
+    def variant_race(models, *_where):
         raced.update(models)
         run_ns = tuple(100.0 - number for number in range(len(models)))
         row = CompareRound(run_ns=run_ns, ping_pong_ns=50.0, slow=False)
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
-    monkeypatch.setattr(list_choice, "race", race)
+    monkeypatch.setattr(list_choice, "variant_race", variant_race)
 
     def list_from(prices, start, *, lanes, seed):
         """As many lists as there are lanes to rotate, each twice."""

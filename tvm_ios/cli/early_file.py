@@ -63,7 +63,7 @@ class EarlyFile:
         self._waiting: tuple[Any, str] | None = None
         """Model that is better than the file, and what it is."""
         self._written = ""
-        """What the model in the file is; empty before the first."""
+        """Text that tells what the model in the file is; empty before the first."""
         self._next_s = 0.0
         """Time before which no file is written."""
 

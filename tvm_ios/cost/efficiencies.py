@@ -37,7 +37,7 @@ SHIPPED = Path(__file__).with_name("efficiencies.json")
 
 
 class Balance(Enum):
-    """What an operator does most, by its floating-point operations a byte."""
+    """Balance of computing and moving in an operator, by floating-point operations a byte."""
 
     MOVES = "moves"
     """Fewer than 2 operations a byte."""
@@ -106,9 +106,9 @@ class Efficiency:
     kind: str
     """Kind as :func:`kind_of` tells it; empty for all kinds."""
     balance: Balance | None
-    """None for all."""
+    """Balance of operations and bytes; None for rows of every balance."""
     size: Size | None
-    """None for all."""
+    """Size of the operator; None for rows of every size."""
     maker: str
     """Key of an operator library, or ``tvm``."""
     reached: float
@@ -211,7 +211,7 @@ def _keys(kind: str, balance: Balance | None, size: Size | None, maker: str) -> 
 
 
 def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:
-    """One row for several: geometric means by their counts, and a spread that covers theirs."""
+    """Row that stands for several: geometric means by counts, and a spread that covers theirs."""
     if len(rows) == 1:
         return rows[0]
     kind, balance, size, maker = key

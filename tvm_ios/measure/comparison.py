@@ -41,9 +41,9 @@ class Outcome(Enum):
     FASTER = "faster"
     """Another contestant is faster beyond the noise."""
     NO_GAIN = "no gain"
-    """None is, in as many rounds as a quiet machine would have had, or none by over a per cent."""
+    """No contestant is faster, in the rounds of a quiet machine, or none by over a per cent."""
     UNDECIDED = "undecided"
-    """One may be, but the machine was disturbed: more rounds will tell."""
+    """A contestant may be faster, but the machine was disturbed: more rounds will tell."""
 
 
 class Disturber(Enum):
@@ -151,7 +151,7 @@ class Comparison:
 
     @property
     def disturbance(self) -> str:
-        """What disturbed how many rounds, as a clause; empty where nothing did."""
+        """Clause on what disturbed how many rounds; empty where nothing did."""
         by_disturber = {
             who: [round_ for round_ in self.rounds if round_.disturber is who] for who in Disturber
         }

@@ -227,7 +227,7 @@ class ModeWatch:
             self._spend(self._clock_ns() - start_ns)
 
     def told(self) -> str:
-        """What disturbs this measurement, as a clause."""
+        """Clause on what disturbs this measurement."""
         told = []
         if self.most_waited > MOST_WAITED:
             share = 100 * min(1.0, self.most_waited)

@@ -8,9 +8,8 @@ from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of
-from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.race import VARIANT_RACE, compiled_for, race
+from tvm_ios.profile.race import compiled_for, variant_race
 from tvm_ios.search.list_schedule import list_schedule
 from tvm_ios.search.list_search import ListOptions
 
@@ -46,15 +45,8 @@ def fastest_list(
             str(seed): compiled_for(runner.session, runner.built, lists[seed], lanes=runner.lanes)
             for seed in sorted(distinct.values())
         }
-        try:
-            comparison = race(
-                models,
-                options=VARIANT_RACE,
-                until_decided=True,
-                budget=kernels.budget,
-                session=runner.session,
-            )
-        except OutOfTimeError:
+        comparison = variant_race(models, kernels.budget, runner.session)
+        if comparison is None:
             return lists[shortest]
         kept, certain = int(comparison.fastest()), comparison.is_settled
     if len(numbers) > 1:

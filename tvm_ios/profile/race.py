@@ -18,6 +18,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession, TimedExecutor
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import EARLY_LOOKS, LONG_RUN_NS, CompareOptions, compare
 from tvm_ios.measure.comparison import (
     CompareRound,
@@ -44,6 +45,7 @@ __all__ = [
     "race",
     "race_s",
     "round_s",
+    "variant_race",
 ]
 
 VARIANT_RACE = CompareOptions(rounds=9, min_repeat_ms=2.0, mode=ModeOptions(patience_s=5.0))
@@ -105,6 +107,18 @@ def race(
             waits=[executor.waited_ns for executor in executors.values()],
             patience=session.patience,
         )
+
+
+def variant_race(
+    models: Mapping[str, CompiledModel], budget: TimeBudget, session: MeasuringSession
+) -> Comparison | None:
+    """Short race between variants of a schedule; None where the time budget has none for it."""
+    try:
+        return race(
+            models, options=VARIANT_RACE, until_decided=True, budget=budget, session=session
+        )
+    except OutOfTimeError:
+        return None
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.known_choices import BuildChoice, KnownChoices
 from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import TimedExecutor
-from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.in_time.time_plan import ways_s
@@ -25,7 +24,7 @@ from tvm_ios.profile.measured_kernels import SLOWEST_HOP_NS, MeasuredKernels, me
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
 from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, race
+from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, variant_race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
 
@@ -125,15 +124,8 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     kept = next(iter(ways))
     if len(ways) > 1:
         models = {name: with_choice(runner, way) for name, way in ways.items()}
-        try:
-            comparison = race(
-                models,
-                options=VARIANT_RACE,
-                until_decided=True,
-                budget=kernels.budget,
-                session=runner.session,
-            )
-        except OutOfTimeError:
+        comparison = variant_race(models, kernels.budget, runner.session)
+        if comparison is None:
             return ways[kept]
         kept, busy = clearly_fastest(comparison), not comparison.is_settled
     keep_way(kernels.choices, question, kept, ways[kept], busy=busy)

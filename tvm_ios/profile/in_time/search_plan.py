@@ -1,4 +1,4 @@
-"""What is set aside before a search within a time budget, and what stands for one without time."""
+"""Time that is set aside before a search, and the result of a search that there is no time for."""
 
 from __future__ import annotations
 
