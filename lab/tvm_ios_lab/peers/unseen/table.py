@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -26,27 +26,14 @@ from tvm_ios_lab.peers.summary import Standing, standing_of
 from tvm_ios_lab.peers.table import SUMMARY, peer_cell, ratio_cell, read_records
 from tvm_ios_lab.peers.unseen.catalogue import UNSEEN, Half, half_of
 
-__all__ = ["BEFORE", "MARKERS", "OURS", "main", "unseen_summary", "unseen_table"]
+__all__ = ["MARKERS", "OURS", "main", "unseen_summary", "unseen_table"]
 
 MARKERS = ("<!-- unseen: begin -->", "<!-- unseen: end -->")
 """Lines of a Markdown file between which the table is written."""
-BEFORE, OURS = "before", "ours"
-"""Names of two sets of kernels: those of an earlier version, where they took part, and ours."""
+OURS = "ours"
+"""Name of the set of kernels in the table; others in a record take no part."""
 _PEERS = (Peer.ONNXRUNTIME, Peer.OPENVINO)
 _ABSENT = "-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Race:
-    """Standing of both sets of kernels in one interleaved run."""
-
-    record: BenchmarkRecord
-    ours: Standing | None
-    before: Standing | None
-
-    @property
-    def half(self) -> Half:
-        return half_of(self.record.network)
 
 
 def unseen_table(records: Iterable[BenchmarkRecord]) -> Table:
@@ -54,44 +41,27 @@ def unseen_table(records: Iterable[BenchmarkRecord]) -> Table:
     exporters = {unseen.name: unseen.exporter.value for unseen in UNSEEN}
     rows = [
         (
-            race.record.network,
-            race.half.value,
-            exporters.get(race.record.network, _ABSENT),
-            f"{float(race.record.facts[FLOOR_MS]):.3f}",
-            *(peer_cell(race.record, peer) for peer in _PEERS),
-            _ms(race.before),
-            _ms(race.ours),
-            _ABSENT if race.ours is None else race.ours.ours.rpartition(", ")[0].split(" ", 2)[2],
-            _speedup(race),
-            _ABSENT if race.before is None else f"{race.before.ratio:.2f}",
-            _ratio(race.ours),
+            record.network,
+            half_of(record.network).value,
+            exporters.get(record.network, _ABSENT),
+            f"{float(record.facts[FLOOR_MS]):.3f}",
+            *(peer_cell(record, peer) for peer in _PEERS),
+            *_cells(standing),
         )
-        for race in _races(records)
+        for record, standing in _standings(records)
     ]
-    ratios = ("before / ours", "best peer / before", "best peer / ours")
-    times = ("floor", *(peer.value for peer in _PEERS), BEFORE, OURS, "which")
-    return Table(header=("network", "half", "exporter", *times, *ratios), rows=tuple(rows))
+    times = ("floor", *(peer.value for peer in _PEERS), OURS, "which", "best peer / ours")
+    return Table(header=("network", "half", "exporter", *times), rows=tuple(rows))
 
 
 def unseen_summary(records: Iterable[BenchmarkRecord]) -> str:
     """JSON with the geometric mean and the least ratio of each half, and the standings."""
-    races = _races(records)
-    halves = {half.value: [race for race in races if race.half is half] for half in Half}
-    found = {
-        name: {
-            "networks": len(each),
-            **_means(OURS, [race.ours for race in each]),
-            **_means(BEFORE, [race.before for race in each]),
-        }
-        for name, each in halves.items()
+    found = [each for each in _standings(records) if each[1] is not None]
+    halves = {
+        half.value: _mean([s for r, s in found if half_of(r.network) is half]) for half in Half
     }
-    standings = [
-        {"half": race.half.value, name: asdict(standing)}
-        for race in races
-        for name, standing in ((BEFORE, race.before), (OURS, race.ours))
-        if standing is not None
-    ]
-    return json.dumps({"halves": found, "standings": standings}, indent=1)
+    standings = [{"half": half_of(r.network).value, **asdict(s)} for r, s in found]
+    return json.dumps({"halves": halves, "standings": standings}, indent=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,39 +92,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _races(records: Iterable[BenchmarkRecord]) -> list[_Race]:
-    races = [
-        _Race(
-            record=record,
-            ours=standing_of(record, kernels=OURS),
-            before=standing_of(record, kernels=BEFORE),
-        )
-        for record in records
-    ]
-    return sorted(races, key=lambda race: (race.half is Half.KEPT_BACK, race.record.network))
+def _standings(
+    records: Iterable[BenchmarkRecord],
+) -> list[tuple[BenchmarkRecord, Standing | None]]:
+    """Records with our standing in each, the half that was seen first."""
+    ordered = sorted(
+        records, key=lambda each: (half_of(each.network) is Half.KEPT_BACK, each.network)
+    )
+    return [(record, standing_of(record, kernels=OURS)) for record in ordered]
 
 
-def _means(name: str, standings: Sequence[Standing | None]) -> dict[str, float]:
-    ratios = [standing.ratio for standing in standings if standing is not None]
+def _mean(standings: Sequence[Standing]) -> dict[str, float]:
+    ratios = [standing.ratio for standing in standings]
     if not ratios:
-        return {}
+        return {"networks": 0}
     mean = round(geometric_mean(ratios), 3)
-    return {f"{name}_geometric_mean": mean, f"{name}_least": round(min(ratios), 3)}
+    return {"networks": len(ratios), "geometric_mean": mean, "least": round(min(ratios), 3)}
 
 
-def _ms(standing: Standing | None) -> str:
-    return _ABSENT if standing is None else f"{standing.ours_ms:.3f}"
-
-
-def _ratio(standing: Standing | None) -> str:
-    return _ABSENT if standing is None else ratio_cell(standing.ratio, *standing.interval)
-
-
-def _speedup(race: _Race) -> str:
-    if race.ours is None or race.before is None:
-        return _ABSENT
-    found = race.record.comparison.speedup(race.ours.ours, over=race.before.ours)
-    return ratio_cell(found.ratio, found.low, found.high)
+def _cells(standing: Standing | None) -> tuple[str, str, str]:
+    """Our latency, the schedule that has it, and the ratio to the best peer."""
+    if standing is None:
+        return _ABSENT, _ABSENT, _ABSENT
+    schedule = standing.ours.rpartition(", ")[0].split(" ", 2)[2]
+    return f"{standing.ours_ms:.3f}", schedule, ratio_cell(standing.ratio, *standing.interval)
 
 
 if __name__ == "__main__":
