@@ -39,6 +39,8 @@ SHARE_OF_CACHE = 0.12
 """Share of a lane's speed within its second cache at which copies between two operators run."""
 UNBLOCKED = 5
 """Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
+JOINED = 5
+"""Factor by which a concatenation of two layouts, and what follows it, is slower than a copy."""
 LEAST_MOVE_NS = 500
 """Nanoseconds of a kernel that lays out few data anew, and of what waits for it."""
 TIMED_AT_ONCE = 8
@@ -147,7 +149,9 @@ class _Costs:
                 for ns, copied in zip(last_ns, places.copied_bytes, strict=True)
             ],
             moves_ns={
-                pair: LEAST_MOVE_NS + self._moved_ns(moved)
+                pair: LEAST_MOVE_NS
+                + self._moved_ns(moved)
+                + JOINED * self._moved_ns(places.joined_bytes.get(pair, 0))
                 for pair, moved in places.moved_bytes.items()
             },
         )

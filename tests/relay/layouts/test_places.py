@@ -36,6 +36,7 @@ def test_a_sum_is_at_the_place_of_the_first_of_equal_images():
     x = image()
     found = places_of(relay.nn.relu(convolved(x, "a") + convolved(x, "b")))
     assert found.moved_bytes == {(1, 0): MAP_BYTES}
+    assert not found.joined_bytes
 
 
 def test_what_is_scaled_goes_to_the_layout_of_a_gate_that_comes_first():
@@ -54,6 +55,7 @@ def test_channels_that_are_joined_or_cut_are_copied_where_they_lie_last():
     assert found.copied_bytes == [4 * MAP_BYTES, 0, 0]
     assert found.unblocked_bytes == [0, 0, 0]
     assert found.moved_bytes == {(1, 0): MAP_BYTES, (0, 2): MAP_BYTES}
+    assert found.joined_bytes == {(1, 0): 2 * MAP_BYTES}
 
 
 def test_channels_that_fill_no_block_leave_their_blocks_where_they_are_joined_or_cut():

@@ -54,6 +54,9 @@ class ImagePlaces:
     joined where no block ends."""
     moved_bytes: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     """Bytes that go from place to place, laid out anew if their layouts differ."""
+    joined_bytes: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    """Bytes of concatenations of data from both places. TVM lays all of them out in plain axes if
+    the layouts differ, and so what follows."""
 
 
 def convolutions_of(module: tvm.IRModule) -> list[relay.Call]:
@@ -99,9 +102,11 @@ def _read_call(
                 places.unblocked_bytes[place] += copied
     else:
         return
-    for image in images:
-        if place_of[image] != place:
-            places.moved_bytes[place_of[image], place] += _bytes_of(image)
+    for other, image in ((place_of[image], image) for image in images):
+        if other != place:
+            places.moved_bytes[other, place] += _bytes_of(image)
+            if is_call_of(call, "concatenate"):
+                places.joined_bytes[other, place] += sum(map(_bytes_of, images))
 
 
 def _placed_images(call: relay.Call, place_of: Mapping[relay.Expr, int]) -> list[relay.Expr]:
