@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.runtime.base.run_delay import RunDelay
+from tvm_ios.host.run_delay import RunDelay
 
 
 def told(folder: Path, *texts: str) -> RunDelay:
