@@ -110,12 +110,13 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     nothing in the network tells of the usual mode.
     """
     runner, by_price = kernels.runner, prices.choice()
-    is_slow = runner.idle_lanes_help and kernels.in_slow_mode
+    if runner.lanes == 1 or not runner.idle_lanes_help:
+        return by_price
+    is_slow = kernels.in_slow_mode
     if is_slow or kernels.counters.flagged:
         usual = kernels.predictor.with_usual_help(prices)
         by_price = replace(usual.choice(), prices=prices)
-    is_long = sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph)
-    if runner.lanes == 1 or not runner.idle_lanes_help or is_long:
+    if sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph):
         return by_price
     question = f"ways of operators in {kernels.identity}"
     choice = known_way(kernels.choices, question, prices)
