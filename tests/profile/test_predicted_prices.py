@@ -71,6 +71,12 @@ def test_a_time_that_a_library_found_is_of_all_lanes():
     assert price == OperatorPrice(alone_ns=112_000, helped_ns=70_000, error=FOUND_ERROR)
 
 
+def test_a_short_time_that_was_found_may_be_far_too_long():
+    error = PREDICTOR.price(CONVOLUTION, "a", 2_000).error
+    assert error.faster > FOUND_ERROR.faster
+    assert error.slower == FOUND_ERROR.slower
+
+
 def test_measured_help_is_at_least_what_is_usual():
     """One operator gained less than usual, one gained more, of the same row."""
     graph = replace(GRAPH, operators=tuple(replace(CONVOLUTION, name=n) for n in "abc"))

@@ -22,6 +22,10 @@ __all__ = ["PricePredictor", "close_calls", "how_far_off"]
 FOUND_ERROR = Spread(faster=1.05, slower=1.08)
 """Error of a time that an operator library found by itself: of the call on all lanes, its data in
 their caches."""
+SHORT_FOUND_NS = 4_000
+SHORT_FOUND_ERROR = Spread(faster=1.75, slower=1.08)
+"""Error of found times below :data:`SHORT_FOUND_NS`: they hold the start and end of a run. Of 29 such
+calls in three networks, eight took less than 0.7 of what was found."""
 WORTH = 0.01
 """Share of a network's time that may be lost by makers that are chosen by prediction."""
 
@@ -94,7 +98,8 @@ class PricePredictor:
         row = self.efficiencies.of(operator, maker)
         speedup = row.speedup(self.lanes)
         if found_ns is not None:
-            helped_ns, error = float(found_ns), FOUND_ERROR
+            helped_ns = float(found_ns)
+            error = FOUND_ERROR if found_ns >= SHORT_FOUND_NS else SHORT_FOUND_ERROR
         else:
             bound_ns = self.speeds.bound_ns(operator.flops, operator.memory_bytes)
             helped_ns, error = bound_ns / row.reached / speedup, row.spread

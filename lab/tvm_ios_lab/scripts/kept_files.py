@@ -47,6 +47,7 @@ def main() -> None:
     if len(loaded) > 1:
         raced = race_files(loaded, CompareOptions(rounds=arguments.rounds))
         print(Table(header=("file", "instances, % over the fastest"), rows=spread(raced)).as_text())
+        print(*raced.notes, sep="\n")
 
 
 def differing(plans: Mapping[str, ExecutionPlan]) -> list[tuple[str, ...]]:
