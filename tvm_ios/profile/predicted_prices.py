@@ -24,8 +24,8 @@ FOUND_ERROR = Spread(faster=1.05, slower=1.08)
 their caches."""
 SHORT_FOUND_NS = 4_000
 SHORT_FOUND_ERROR = Spread(faster=1.75, slower=1.08)
-"""Error of found times below :data:`SHORT_FOUND_NS`: they hold the start and end of a run. Of 29 such
-calls in three networks, eight took less than 0.7 of what was found."""
+"""Error of found times below :data:`SHORT_FOUND_NS`: they hold the start and end of a run. Of 29
+such calls in three networks, eight took less than 0.7 of what was found."""
 WORTH = 0.01
 """Share of a network's time that may be lost by makers that are chosen by prediction."""
 
@@ -76,8 +76,8 @@ class PricePredictor:
     def with_usual_help(self, prices: OperatorPrices) -> OperatorPrices:
         """Measured prices with predicted help of idle lanes where that is more than was measured.
 
-        Another process on the second core, and hand-offs in a virtual machine's slow mode, hide what
-        help gains. Times on one lane are what they always are.
+        Another process on the second core, and hand-offs in a virtual machine's slow mode, hide
+        what help gains. Times on one lane are what they always are.
         """
 
         def price(index: int, maker: str, measured: OperatorPrice) -> OperatorPrice:
