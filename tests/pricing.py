@@ -58,7 +58,6 @@ def plain_prices(
             }
             for maker, row in rows.items()
         },
-        hop_ns=50.0,
     )
 
 

@@ -19,6 +19,8 @@ def test_this_machine_is_fit():
     named = f"onednn        {report.onednn or 'none'}"
     assert named in as_text(report)
     assert (report.onednn is None) == any("no oneDNN 3" in hint for hint in report.hints)
+    told = "counted: " if report.counts_run_delay else "not counted (no schedstat): "
+    assert f"run delay     {told}samples beside other processes" in as_text(report)
     assert (report.hop_ns is None) == (report.latency_mode is None)
     assert report.latency_mode in (None, LatencyMode.FAST, LatencyMode.SLOW)
 

@@ -200,5 +200,5 @@ def test_where_no_lane_helps_there_is_one_question() -> None:
 
 
 def test_help_that_gains_too_little_is_not_asked_for() -> None:
-    prices = Machine(own_ns=[100.0, 1e6], library_ns={0: 200.0}).priced()
+    prices = Machine(own_ns=[100.0, 1e6], library_ns={0: 200.0}, lanes=1).priced()
     assert [prices.is_unsplit(index, TVM) for index in range(2)] == [True, False]

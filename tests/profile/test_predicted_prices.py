@@ -71,6 +71,23 @@ def test_a_time_that_a_library_found_is_of_all_lanes():
     assert price == OperatorPrice(alone_ns=112_000, helped_ns=70_000, error=FOUND_ERROR)
 
 
+def test_a_short_time_that_was_found_may_be_far_too_long():
+    error = PREDICTOR.price(CONVOLUTION, "a", 2_000).error
+    assert error.faster > FOUND_ERROR.faster
+    assert error.slower == FOUND_ERROR.slower
+
+
+def test_measured_help_is_at_least_what_is_usual():
+    """One operator gained less than usual, one gained more, of the same row."""
+    graph = replace(GRAPH, operators=tuple(replace(CONVOLUTION, name=n) for n in "abc"))
+    price = OperatorPrice(alone_ns=1600, helped_ns=1600)
+    each = {0: price, 1: replace(price, helped_ns=900), 2: replace(price, helped_ns=1000)}
+    measured = OperatorPrices(graph=graph, by_maker={TVM: each})
+    usual = PREDICTOR.with_usual_help(measured)
+    assert [each.helped_ns for each in usual.by_maker[TVM].values()] == [1000, 900, 1000]
+    assert {each.alone_ns for each in usual.by_maker[TVM].values()} == {1600}
+
+
 def test_all_operators_are_priced_by_who_can_compute_them():
     prices = PREDICTOR.prices(
         GRAPH,
@@ -82,7 +99,6 @@ def test_all_operators_are_priced_by_who_can_compute_them():
     assert prices.by_maker[TVM][1] == OperatorPrice(alone_ns=1, helped_ns=1)
     assert prices.by_maker["a"][2].helped_ns == 7
     assert prices.predicted == 2
-    assert prices.hop_ns == SPEEDS.hop_ns
     assert prices.choice().makers == (TVM, TVM, "a")
 
 

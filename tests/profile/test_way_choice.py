@@ -12,14 +12,25 @@ import pytest
 from tests.pricing import LANES, MEASURE, chain_graph, plain_choice, plain_prices
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.efficiencies import Efficiencies
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.devices.traits import CPU
 from tvm_ios.measure.comparison import CompareRound, Comparison
+from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.profile import way_choice
 from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.operator_prices import EXACT, LONG_NS, TVM, OperatorChoice
+from tvm_ios.profile.operator_prices import (
+    EXACT,
+    LONG_NS,
+    TVM,
+    OperatorChoice,
+    OperatorPrice,
+    OperatorPrices,
+)
+from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import (
@@ -80,23 +91,20 @@ def test_the_first_way_is_kept_unless_another_one_is_clearly_faster(others_ns, k
     assert clearly_fastest(race) == kept
 
 
-def test_a_choice_of_busy_times_is_not_for_ever(choices: KnownChoices) -> None:
+def test_a_choice_of_busy_times_is_made_anew(choices: KnownChoices) -> None:
     known = partial(known_way, choices, "ways", CHOICE.prices)
-    assert known(busy=True) is None
-    keep_way(choices, "ways", "by price", CHOICE, busy=True)
-    assert known(busy=True) == CHOICE
-    assert known(busy=False) is None
-    quiet = replace(CHOICE, unsplit=())
-    keep_way(choices, "ways", "all split", quiet, busy=False)
-    assert known(busy=False) == quiet
-    assert known(busy=True) == quiet
+    assert known() is None
+    keep_way(choices, "ways", "by price", CHOICE, certain=False)
+    assert known() is None
+    keep_way(choices, "ways", "by price", CHOICE, certain=True)
+    assert known() == CHOICE
 
 
 def test_a_choice_is_kept_with_its_libraries(choices: KnownChoices) -> None:
     prices = plain_prices(GRAPH, [10_000] * 4, {"a": {0: 500, 2: 500}})
-    keep_way(choices, "ways", "by price", prices.choice(), busy=False)
-    assert known_way(choices, "ways", prices, busy=False) == prices.choice()
-    assert known_way(choices, "ways", plain_prices(GRAPH, [10_000] * 4), busy=False) is None
+    keep_way(choices, "ways", "by price", prices.choice(), certain=True)
+    assert known_way(choices, "ways", prices) == prices.choice()
+    assert known_way(choices, "ways", plain_prices(GRAPH, [10_000] * 4)) is None
 
 
 def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) -> None:
@@ -113,8 +121,31 @@ def test_ways_that_were_settled_are_not_timed_again(
     kernels = MeasuredKernels(runner, database=database, options=MEASURE)
     settled = plain_choice(kernels.graph, unsplit=(1,))
     question = f"ways of operators in {kernels.identity}"
-    keep_way(kernels.choices, question, "by price", settled, busy=False)
+    keep_way(kernels.choices, question, "by price", settled, certain=True)
     assert settled_choice(kernels, settled.prices) == settled
+    assert kernels.counters.requested == 0
+
+
+@pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
+def test_lanes_are_those_of_the_usual_mode_in_the_slow_one(
+    runner: RelayStageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow mode passes, and the file stays."""
+    half = PricePredictor(speeds=CPU.speeds, lanes=2, efficiencies=Efficiencies([]))
+    monkeypatch.setattr(MeasuredKernels, "predictor", half)
+    monkeypatch.setattr(runner, "ping_pong_ns", lambda: 260.0)
+    kernels = MeasuredKernels(
+        runner,
+        database=ProfileDatabase(tmp_path / "prices.sqlite"),
+        options=replace(MEASURE, mode=ModeOptions(patience_s=0.0)),
+    )
+    every = range(len(kernels.graph))
+    gains_nothing = {index: OperatorPrice(alone_ns=40_000, helped_ns=40_000) for index in every}
+    slow = OperatorPrices(graph=kernels.graph, by_maker={TVM: gains_nothing})
+    assert slow.choice().unsplit == (*every,)
+    usual = settled_choice(kernels, slow)
+    assert (usual.unsplit, usual.prices) == ((), slow)
+    assert known_way(kernels.choices, f"ways of operators in {kernels.identity}", slow) is None
     assert kernels.counters.requested == 0
 
 

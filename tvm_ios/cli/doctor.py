@@ -55,6 +55,7 @@ def as_text(report: HostReport) -> str:
         ("cores", f"{report.cores}, of which this process may use {report.lanes}"),
         ("tvm threads", _threads(report)),
         ("core to core", _latency(report)),
+        ("run delay", _run_delay(report)),
         ("a lane", report.lane_speeds and report.lane_speeds.as_text()),
         ("gpu", "; ".join(gpu.devices)),
         ("driver", gpu.driver_cuda and f"serves CUDA {gpu.driver_cuda}"),
@@ -76,6 +77,12 @@ def _threads(report: HostReport) -> str | None:
     source = report.tvm_num_threads
     said = f"={source}" if source else " not set"
     return f"{report.tvm.threads} (TVM_NUM_THREADS{said})"
+
+
+def _run_delay(report: HostReport) -> str:
+    if report.counts_run_delay:
+        return "counted: samples beside other processes are told from slow ones"
+    return "not counted (no schedstat): samples beside other processes count like others"
 
 
 def _latency(report: HostReport) -> str:

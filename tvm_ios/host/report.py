@@ -14,6 +14,7 @@ from tvm_ios.host.gpu import GpuReport, describe_gpu
 from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.processor import default_lanes, processor_name
+from tvm_ios.host.run_delay import counts_run_delay
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
 from tvm_ios.support.c_compiler import find_c_compiler
 from tvm_ios.support.extras import install_command
@@ -39,6 +40,8 @@ class HostReport:
     hop_ns: float | None
     lane_speeds: LaneSpeeds | None
     """Speeds of a lane as kept, measured now where none were; None without a C compiler."""
+    counts_run_delay: bool
+    """True if samples that waited for a core are told from slow ones."""
     tvm: TvmReport
     gpu: GpuReport
     onednn: str | None
@@ -88,6 +91,7 @@ def describe_host() -> HostReport:
         c_compiler=compiler,
         hop_ns=hop_ns,
         lane_speeds=lane_speeds(),
+        counts_run_delay=counts_run_delay(),
         tvm=tvm,
         gpu=gpu,
         onednn=None if onednn.version is None else f"{onednn.version.as_text()} at {onednn.path}",

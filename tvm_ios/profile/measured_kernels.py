@@ -25,13 +25,13 @@ from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["LONG_FLOPS", "SLOWEST_HOP_NS", "MeasuredKernels", "measure_operators"]
+__all__ = ["LONG_FLOPS", "MeasuredKernels", "measure_operators"]
 
 LONG_FLOPS = 20_000_000
 """Floating-point operations that no core does within
 :data:`~tvm_ios.profile.operator_prices.LONG_NS`."""
-SLOWEST_HOP_NS = 200.0
-"""Nanoseconds of a core-to-core hand-off above which the machine is in its slow mode."""
+HOPS = 5
+"""Hand-offs of a look at how far apart cores are."""
 _Graphs = Mapping[str, VariantGraph]
 """Graph with the kernels of each maker, with or without help."""
 _Able = Mapping[str, Collection[int]]
@@ -67,6 +67,7 @@ class MeasuredKernels:
         compute in their place, with their calls."""
         self.choices = KnownChoices(database, context)
         """Choices that were made before under the conditions of these prices."""
+        self._slow_ns = (options or MeasureOptions()).mode.slow_ns
         self.measured = MeasuredStages(
             runner,
             context,
@@ -82,15 +83,24 @@ class MeasuredKernels:
         """Counts and seconds of all pricing so far."""
         return self.measured.counters
 
+    @property
+    def in_slow_mode(self) -> bool:
+        """True if cores are far apart now, as they are in a virtual machine's slow mode."""
+        return 0 < self._slow_ns < min(self.runner.ping_pong_ns() for _ in range(HOPS))
+
+    @property
+    def predictor(self) -> PricePredictor:
+        """Predictor of prices on the device."""
+        return PricePredictor(
+            speeds=self.runner.session.device.speeds,
+            lanes=self.runner.lanes,
+            efficiencies=Efficiencies.shipped(),
+        )
+
     def predicted(self) -> OperatorPrices:
         """Predicted prices of all operators by each maker; nothing is run."""
         runner = self.runner
-        predictor = PricePredictor(
-            speeds=runner.session.device.speeds,
-            lanes=runner.lanes,
-            efficiencies=Efficiencies.shipped(),
-        )
-        return predictor.prices(
+        return self.predictor.prices(
             self.graph,
             runner.able,
             found_ns=runner.found_ns,
@@ -135,15 +145,13 @@ def measure_operators(
     ask = partial(_measured_ns, kernels, on_batch)
     if not runner.idle_lanes_help:
         found = ask([(helped, able)], every)
-        return _prices(kernels, able, found, found, hop_ns=0.0)
+        return _prices(kernels, able, found, found)
     alone = {maker: unsplit(graph, able[maker]) for maker, graph in helped.items()}
     hopeful = able
     if len(helped) > 1:
         hopeful = _measured_in_turns(kernels, ask, helped, alone, able)
     helped_ns, alone_ns = ask([(helped, able)], every), ask([(alone, hopeful)], every)
-    # The best of a few, and never the slow mode's: the choice must not depend on the moment.
-    hop_ns = min(SLOWEST_HOP_NS, *(runner.ping_pong_ns() for _ in range(5)))
-    return _prices(kernels, able, helped_ns, alone_ns, hop_ns=hop_ns)
+    return _prices(kernels, able, helped_ns, alone_ns)
 
 
 def _measured_in_turns(
@@ -199,8 +207,6 @@ def _prices(
     able: _Able,
     helped_ns: Mapping[tuple[str, int], int],
     alone_ns: Mapping[tuple[str, int], int],
-    *,
-    hop_ns: float,
 ) -> OperatorPrices:
     lanes = kernels.runner.lanes
     return OperatorPrices(
@@ -215,6 +221,5 @@ def _prices(
             }
             for maker, each in able.items()
         },
-        hop_ns=hop_ns,
         idle_lanes_help=kernels.runner.idle_lanes_help,
     )

@@ -21,11 +21,8 @@ EXACT = Spread()
 """Error of prices that were measured."""
 TVM = "tvm"
 """Maker of operators that TVM's kernels compute; others are keys of operator libraries."""
-FETCHES_AT_ONCE = 10
-"""Cache lines that a core waits for together when it reads what another core wrote."""
-LINE_BYTES = 64
-MOST_BYTES_MOVED = 65536
-"""Bytes beyond which moving costs nothing more: prefetchers follow, and arithmetic is longer."""
+LEAST_HELP = 0.1
+"""Share of the time on one lane that help has to gain: less is within the noise of prices."""
 LONG_NS = 50_000
 """Nanoseconds on one lane from which on an operator is always split: half of it is many times the
 cost of moving its data. Prices that say otherwise are of a moment when others had that core."""
@@ -57,8 +54,6 @@ class OperatorPrices:
     by_maker: Mapping[str, Mapping[int, OperatorPrice]]
     """Prices by maker and operator. TVM, the first, computes all whose kernels are not absent; a
     library computes the others."""
-    hop_ns: float
-    """Nanoseconds of a core-to-core hand-off."""
     idle_lanes_help: bool = True
     """True if operators were also priced with the help of idle lanes."""
 
@@ -84,14 +79,12 @@ class OperatorPrices:
     def is_unsplit(self, index: int, maker: str) -> bool:
         """True if a short operator gains too little from help.
 
-        Help has to gain more than it costs to move half of the operator's data between the caches
-        of two cores, a cost that prices of a repeated operator do not show.
+        Data that move between the caches of two cores are no reason. Long operators before and
+        after it are split, so its data move just as well if it is not.
         """
         price = self.by_maker[maker][index]
-        moved_bytes = min(self.graph.operators[index].memory_bytes / 2, MOST_BYTES_MOVED)
-        moving_ns = moved_bytes * self.hop_ns / (LINE_BYTES * FETCHES_AT_ONCE)
         gain_ns = price.alone_ns - price.helped_ns
-        return self.idle_lanes_help and price.is_short and gain_ns <= moving_ns
+        return self.idle_lanes_help and price.is_short and gain_ns <= LEAST_HELP * price.alone_ns
 
     def price_ns(self, index: int, maker: str) -> int:
         """Nanoseconds of an operator as it would run: with help, or unsplit."""

@@ -20,7 +20,7 @@ from tvm_ios.devices.protocol import TimedExecutor
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.in_time.time_plan import ways_s
-from tvm_ios.profile.measured_kernels import SLOWEST_HOP_NS, MeasuredKernels, measure_operators
+from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
 from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
@@ -57,8 +57,6 @@ with long runs go without."""
 MOST_RUNS = 20
 _MADE_S = 0.15
 """Seconds to lower and load a network whose kernels are linked, about."""
-BUSY = ", while the machine was in its slow mode"
-"""End of a question whose answer holds for busy times only."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,29 +104,40 @@ def settled_choice(kernels: MeasuredKernels, prices: OperatorPrices) -> Operator
     Then sequential order is timed in that way, in the way of the prices, with all operators split,
     and with no short ones split. The first is kept unless another one is clearly faster. A choice
     on a quiet machine is stored, and with it the keys of all prices that follow.
+
+    Where others disturbed prices, help is predicted where less was measured: others take from it
+    and not from one lane. In the slow mode of a virtual machine that choice is taken as it is, as
+    nothing in the network tells of the usual mode.
     """
     runner, by_price = kernels.runner, prices.choice()
-    is_long = sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph)
-    if runner.lanes == 1 or not runner.idle_lanes_help or is_long:
+    if runner.lanes == 1 or not runner.idle_lanes_help:
+        return by_price
+    is_slow = kernels.in_slow_mode
+    if is_slow or kernels.counters.flagged:
+        usual = kernels.predictor.with_usual_help(prices)
+        by_price = replace(usual.choice(), prices=prices)
+    if sum(by_price.alone_ns) >= LONG_OPERATOR_NS * len(prices.graph):
         return by_price
     question = f"ways of operators in {kernels.identity}"
-    busy = runner.ping_pong_ns() > SLOWEST_HOP_NS
-    choice = known_way(kernels.choices, question, prices, busy=busy)
+    choice = known_way(kernels.choices, question, prices)
     if choice is not None:
         return choice
+    if is_slow:
+        keep_way(kernels.choices, question, "by price", by_price, certain=False)
+        return by_price
     limited = kernels.budget.is_limited
     if limited and not kernels.budget.allows(_settling_s(prices, runner.lanes)):
         kernels.budget.cut("makers of operators are those of prices alone, not of the network")
         return by_price
     ways = distinct_ways(by_price, ways_in_network(runner, prices))
-    kept = next(iter(ways))
+    kept, certain = next(iter(ways)), True
     if len(ways) > 1:
         models = {name: with_choice(runner, way) for name, way in ways.items()}
         comparison = variant_race(models, kernels.budget, runner.session)
         if comparison is None:
             return ways[kept]
-        kept, busy = clearly_fastest(comparison), not comparison.is_settled
-    keep_way(kernels.choices, question, kept, ways[kept], busy=busy)
+        kept, certain = clearly_fastest(comparison), comparison.is_settled
+    keep_way(kernels.choices, question, kept, ways[kept], certain=certain)
     return ways[kept]
 
 
@@ -152,35 +161,28 @@ def _runs(run_ns: int) -> int:
 
 
 def known_way(
-    choices: KnownChoices, question: str, prices: OperatorPrices, *, busy: bool
+    choices: KnownChoices, question: str, prices: OperatorPrices
 ) -> OperatorChoice | None:
-    """Choice of an earlier call; None without one, or where it does not fit these prices.
-
-    A choice of busy times holds while times are busy: with another one, prices would have other
-    keys, and all would be measured anew.
-    """
-    for asked in (question, question + BUSY) if busy else (question,):
-        known = choices.known(asked)
-        if known is not None:
-            choice = OperatorChoice.of_rows(prices, known.libraries, known.operators)
-            if choice is not None:
-                return choice
-    return None
+    """Choice of an earlier call; None without one, or where it does not fit these prices."""
+    known = choices.known(question)
+    if known is None:
+        return None
+    return OperatorChoice.of_rows(prices, known.libraries, known.operators)
 
 
 def keep_way(
-    choices: KnownChoices, question: str, kept: str, choice: OperatorChoice, *, busy: bool
+    choices: KnownChoices, question: str, kept: str, choice: OperatorChoice, *, certain: bool
 ) -> None:
-    """Store a choice and its title."""
+    """Store a choice and its title, if it is certain."""
     libraries = [maker for maker in choice.prices.by_maker if maker != TVM]
     stored = BuildChoice(
         kept=kept,
         notes=(),
-        certain=True,
+        certain=certain,
         operators=choice.unsplit,
         libraries=choice.rows(libraries),
     )
-    choices.keep(question + BUSY if busy else question, stored)
+    choices.keep(question, stored)
 
 
 def with_choice(runner: RelayStageRunner, choice: OperatorChoice) -> CompiledModel:

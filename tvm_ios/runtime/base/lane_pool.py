@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host.processor import usable_cores
+from tvm_ios.host.run_delay import RunDelay
 from tvm_ios.runtime.base.native_runtime import NativeRuntime, NativeTraceRow, PoolOptions
-from tvm_ios.runtime.base.run_delay import RunDelay
 from tvm_ios.support.whole_number import as_whole, require_whole, require_whole_fields
 
 if TYPE_CHECKING:

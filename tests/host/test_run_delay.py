@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.runtime.base.run_delay import RunDelay
+from tvm_ios.host.run_delay import RunDelay, counts_run_delay
 
 
 def told(folder: Path, *texts: str) -> RunDelay:
@@ -50,3 +50,9 @@ def test_a_thread_that_has_ended_is_forgotten() -> None:
         os.sched_yield()
     assert first is None or first[0] >= 0
     assert delay.read_ns(ids) is None
+
+
+def test_a_machine_counts_where_a_thread_has_had_the_core() -> None:
+    own = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+    counted = own.exists() and own.read_text().split()[2] != "0"
+    assert counts_run_delay() == counted

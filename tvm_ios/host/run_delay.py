@@ -8,12 +8,13 @@ works: the time slice it spins away is its own.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["RunDelay"]
+__all__ = ["RunDelay", "counts_run_delay"]
 
 _TASKS = Path("/proc/self/task")
 _MOST_BYTES = 128
@@ -57,6 +58,12 @@ class RunDelay:
             return None
         # The third number counts time slices. A lane has had one, where any are counted.
         return int(fields[1]) if len(fields) == 3 and fields[2] != b"0" else None
+
+
+def counts_run_delay() -> bool:
+    """True if this machine counts run delay, as the calling thread's own shows."""
+    with closing(RunDelay()) as delay:
+        return delay.read_ns([threading.get_native_id()]) is not None
 
 
 def _close(files: dict[int, int]) -> None:
