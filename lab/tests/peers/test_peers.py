@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -411,28 +410,6 @@ def test_table_without_results_names_the_command(tmp_path, capsys):
     assert "python -m tvm_ios_lab.peers.measure" in capsys.readouterr().err
 
 
-def test_profile_finds_the_convolution_that_was_fused_with_what_follows(tmp_path):
-    from tvm_ios_lab.peers.profile_onnxruntime import kernels_of_trace
-
-    case = small_case(tmp_path)
-    nodes = case.network.nodes
-    (last,) = [node for node in nodes if node.operator == "add" and len(node.inputs) == 2]
-    one_by_one = next(node for node in nodes if node.weight and node.kernel == (1, 1))
-    weight = [16, 16, 1, 1]  # its channels, padded
-    event = {
-        "cat": "Node",
-        "name": f"{last.output}_nchwc_kernel_time",
-        "dur": 7,
-        "args": {
-            "node_index": "0",
-            "op_name": "Conv",
-            "input_type_shape": [{"float": [1, 16, 5, 5]}, {"float": weight}],
-        },
-    }
-    (kernel,) = kernels_of_trace([event] * 50, case)
-    assert (kernel.kind, kernel.node, kernel.run_us) == ("Conv 1x1", one_by_one, 7.0)
-
-
 def test_a_network_is_written_as_onnx_where_that_is_missing_or_old(tmp_path):
     from tvm_ios_lab.peers.onnx_file import current_onnx
 
@@ -442,17 +419,6 @@ def test_a_network_is_written_as_onnx_where_that_is_missing_or_old(tmp_path):
     assert current_onnx(case, tmp_path).stat().st_mtime_ns == written
     os.utime(path, (0, 0))
     assert current_onnx(case, tmp_path).stat().st_mtime_ns >= written
-
-
-def test_a_network_that_was_imported_has_no_profile_by_convolution(tmp_path, capsys):
-    from tvm_ios_lab.peers.network import write_case
-    from tvm_ios_lab.peers.profile_onnxruntime import main
-
-    folder = tmp_path / "small_bs1"
-    case = small_case(folder)
-    write_case(replace(case, network=replace(case.network, nodes=()), weights={}), folder)
-    assert main(["small", "--folder", str(tmp_path)]) == 1
-    assert "was imported, and nobody has described its convolutions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], [".venv"]])
