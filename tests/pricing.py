@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.machine_mode import ModeOptions
@@ -30,13 +31,7 @@ def chain_graph(count: int, *, memory_bytes: int = 8192) -> OperatorGraph:
     return OperatorGraph(
         "net",
         tuple(
-            Operator(
-                name=f"op{n}",
-                kind="conv2d",
-                predecessors=(n - 1,) if n else (),
-                workload=f"w{n}",
-                memory_bytes=memory_bytes,
-            )
+            op(f"op{n}", *range(n)[-1:], kind="conv2d", memory_bytes=memory_bytes)
             for n in range(count)
         ),
     )
