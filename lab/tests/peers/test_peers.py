@@ -17,7 +17,7 @@ from tvm import relay
 from tvm.relay.testing import resnet_3d
 
 from tests.models.count import count
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.models import bert_base, by_name, dcgan, resnet3d_18
 from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
@@ -164,9 +164,8 @@ def test_batch_normalisation_is_folded_where_a_convolution_is_beside_it(
     image = np.random.default_rng(0).standard_normal(network.input_shape, dtype=np.float32)
 
     def run(mod, values):
-        executor = stock_executor(reference_build(mod, dict(values), "llvm", opt_level=0))
-        executor.run(data=image)
-        return executor.get_output(0).numpy()
+        built = reference_build(mod, dict(values), "llvm", opt_level=0)
+        return stock_outputs(built, data=image)[0]
 
     np.testing.assert_allclose(run(described, weights), run(module, params), rtol=2e-3, atol=1e-5)
 
@@ -263,8 +262,7 @@ def refused(body):
     from tvm_ios_lab.peers.describe import describe
     from tvm_ios_lab.peers.errors import PeerError
 
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(body))
     with pytest.raises(PeerError) as caught:
         describe(module, name="odd")
     return str(caught.value)
@@ -442,12 +440,7 @@ def test_exported_reference_is_what_optimised_tvm_computes(reference_build, tmp_
     case = read_case(tmp_path)
     module, params = by_name("randwire_small")()
     built = reference_build(module, params, "llvm")
-    executor = stock_executor(built)
-
-    def run(image):
-        executor.run(data=image)
-        return executor.get_output(0).numpy()
-
-    assert relative_error(run(case.input), case.reference) < 1e-4
+    (found,), (of_nothing,) = (stock_outputs(built, data=case.input * n) for n in (1, 0))
+    assert relative_error(found, case.reference) < 1e-4
     # The input shows: without it the output would be another one.
-    assert relative_error(run(case.input * 0), case.reference) > 0.4
+    assert relative_error(of_nothing, case.reference) > 0.4
