@@ -203,6 +203,14 @@ def _impatient() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Ctrl-C as a terminal's process has it; where tests run in the background, it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     """The folder that holds ``tvm_ios`` and ``pyproject.toml``."""

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.cost.measured import MeasureOptions
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrice, OperatorPrices
+from tvm_ios.profile.stage_kernels import RelayStageRunner
 
-__all__ = ["LANES", "MEASURE", "chain_graph", "convolutions", "plain_choice", "plain_prices"]
+__all__ = [
+    "LANES",
+    "MEASURE",
+    "chain_graph",
+    "convolutions",
+    "plain_choice",
+    "plain_prices",
+    "stage_runner",
+]
 
 LANES = min(2, default_lanes())
 # A busy machine is no concern of these tests: no waiting for its fast mode, no price flagged.
@@ -25,18 +38,21 @@ def convolutions(graph: OperatorGraph) -> list[int]:
     return [index for index, operand in enumerate(operands) if operand == first]
 
 
+@contextmanager
+def stage_runner(
+    built: Any, kind: type[RelayStageRunner] = RelayStageRunner, **options: Any
+) -> Iterator[RelayStageRunner]:
+    """Runner of a build's stages on this CPU."""
+    with LocalCpu().open() as session, kind(built, session=session, **options) as runner:
+        yield runner
+
+
 def chain_graph(count: int, *, memory_bytes: int = 8192) -> OperatorGraph:
     """Graph of operators that read one another."""
     return OperatorGraph(
         "net",
         tuple(
-            Operator(
-                name=f"op{n}",
-                kind="conv2d",
-                predecessors=(n - 1,) if n else (),
-                workload=f"w{n}",
-                memory_bytes=memory_bytes,
-            )
+            op(f"op{n}", *range(n)[-1:], kind="conv2d", memory_bytes=memory_bytes)
             for n in range(count)
         ),
     )

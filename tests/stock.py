@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 def stock_executor(factory: Any) -> Any:
     """``GraphModule`` of what ``relay.build`` made, on the CPU.
@@ -21,3 +23,10 @@ def stock_executor(factory: Any) -> Any:
         factory.export_library(str(path))
         module = tvm.runtime.load_module(str(path))
     return graph_executor.GraphModule(module["default"](tvm.cpu()))
+
+
+def stock_outputs(factory: Any, **inputs: np.ndarray) -> list[np.ndarray]:
+    """Outputs of what ``relay.build`` made, on the CPU."""
+    executor = stock_executor(factory)
+    executor.run(**inputs)
+    return [executor.get_output(index).numpy() for index in range(executor.get_num_outputs())]

@@ -7,15 +7,8 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.models import randwire_small
-
-
-def answer(factory, image):
-    executor = stock_executor(factory)
-    executor.set_input("data", image)
-    executor.run()
-    return executor.get_output(0).numpy()
 
 
 @pytest.mark.slow
@@ -34,7 +27,7 @@ def test_a_reference_has_the_bits_of_plain_tvm(network, target, branching, refer
     image = np.random.default_rng(0).standard_normal(shape).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
         plain = relay.build(module, target=target, params=params)
-    expected = answer(plain, image)
+    (expected,) = stock_outputs(plain, data=image)
     assert expected.any()
-    actual = answer(reference_build(module, params, target), image)
+    (actual,) = stock_outputs(reference_build(module, params, target), data=image)
     np.testing.assert_array_equal(actual, expected)

@@ -32,12 +32,7 @@ def wait() -> None:
     pytest.fail("Ctrl-C was lost")
 
 
-@pytest.fixture(autouse=True)
-def hears_ctrl_c():
-    """Ctrl-C as a terminal's process has it; where tests run in the background, it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
 
 def interrupted(work):

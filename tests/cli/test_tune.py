@@ -109,60 +109,47 @@ def test_operator_libraries_are_a_flag_and_a_key(tmp_path):
     build = parsed("--config", path, "--no-tf32").options.build
     assert (build.libraries, build.tf32) == (("cudnn",), False)
     assert parsed("--config", path, "--libraries", "onednn").options.build.libraries == ("onednn",)
-    with pytest.raises(OptionError, match="libraries has 'mkl'; there are cudnn and onednn"):
-        parsed("--libraries", "mkl")
 
 
-def test_exact_bits_are_a_flag_and_a_key(tmp_path, capsys):
-    path = tmp_path / "exact.toml"
-    path.write_text("[build]\nexact = true\n")
-    assert not parsed().options.build.exact
-    assert parsed("--exact").options.build.exact
-    assert parsed("--config", path).options.build.exact
-    assert not parsed("--config", path, "--no-exact").options.build.exact
-    with pytest.raises(OptionError, match="exact is True, but libraries="):
-        parsed("--config", path, "--libraries", "onednn")
+@pytest.mark.parametrize(
+    ("section", "key", "usual", "other", "flag", "back"),
+    [
+        ("build", "exact", False, True, ["--exact"], ["--no-exact"]),
+        ("search", "list_only", False, True, ["--list-only"], ["--no-list-only"]),
+        ("measure", "wait_quiet_s", 0, 5, ["--wait-quiet", "5"], ["--wait-quiet", "0"]),
+        ("database", "fresh", False, True, ["--fresh"], None),
+        (
+            *("search", "pad_merged_kernels", True, False),
+            *(["--no-pad-merged-kernels"], ["--pad-merged-kernels"]),
+        ),
+    ],
+)
+def test_an_option_is_a_flag_and_a_key(section, key, usual, other, flag, back, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(f"[{section}]\n{key} = {json.dumps(other)}\n")
+
+    def value(*words):
+        return getattr(getattr(parsed(*words).options, section), key)
+
+    assert value() == usual
+    assert value(*flag) == value("--config", path) == other
+    assert back is None or value("--config", path, *back) == usual
 
 
-def test_a_list_alone_is_a_flag_and_a_key(tmp_path):
-    path = tmp_path / "list.toml"
-    path.write_text("[search]\nlist_only = true\n")
-    assert not parsed().options.search.list_only
-    assert parsed("--list-only").options.search.list_only
-    assert parsed("--config", path).options.search.list_only
-    assert not parsed("--config", path, "--no-list-only").options.search.list_only
-
-
-def test_waiting_for_a_quiet_machine_is_a_flag_and_a_key(tmp_path):
-    path = tmp_path / "wait.toml"
-    path.write_text("[measure]\nwait_quiet_s = 5\n")
-    assert parsed().options.measure.wait_quiet_s == 0
-    assert parsed("--wait-quiet", "60").options.measure.wait_quiet_s == 60
-    assert parsed("--config", path).options.measure.wait_quiet_s == 5
-    assert parsed("--config", path, "--wait-quiet", "0").options.measure.wait_quiet_s == 0
-    with pytest.raises(OptionError, match=r"wait_quiet_s is -1.0; give seconds, 0 for no waiting"):
-        parsed("--wait-quiet", "-1")
-
-
-def test_fresh_is_a_flag_and_a_key(tmp_path):
-    path = tmp_path / "fresh.toml"
-    path.write_text("[database]\nfresh = true\n")
-    assert not parsed().options.database.fresh
-    assert parsed("--fresh").options.database.fresh
-    assert parsed("--config", path).options.database.fresh
-    path.write_text("[database]\nfresh = 'yes'\n")
-    with pytest.raises(OptionError, match="fresh is 'yes'; give true or false"):
-        parsed("--config", path)
-
-
-def test_padded_merges_are_a_flag_and_a_key(tmp_path):
-    path = tmp_path / "exact.toml"
-    path.write_text("[search]\npad_merged_kernels = false\n")
-    assert parsed().options.search.pad_merged_kernels
-    assert not parsed("--no-pad-merged-kernels").options.search.pad_merged_kernels
-    assert not parsed("--config", path).options.search.pad_merged_kernels
-    over = parsed("--config", path, "--pad-merged-kernels")
-    assert over.options.search.pad_merged_kernels
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("[build]\nexact = true\n", ["--libraries", "onednn"], "exact is True, but libraries="),
+        ("", ["--libraries", "mkl"], "libraries has 'mkl'; there are cudnn and onednn"),
+        ("", ["--wait-quiet", "-1"], r"wait_quiet_s is -1.0; give seconds, 0 for no waiting"),
+        ("[database]\nfresh = 'yes'\n", [], "fresh is 'yes'; give true or false"),
+    ],
+)
+def test_a_value_that_no_option_has_is_named(text, words, message, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(OptionError, match=message):
+        parsed("--config", path, *words)
 
 
 def test_help_tells_the_defaults_of_the_options(capsys):

@@ -10,22 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution
+from tests.operator_graphs import CONV
 from tvm_ios.core.merge_rule import count_padded_kernels, merge_convolutions, why_not_merge
 from tvm_ios.errors import ScheduleError
 
 
 def conv(**changes):
-    base = Convolution(
-        operand="x",
-        plain_operand=True,
-        input_shape=(3, 8, 8),
-        out_channels=2,
-        kernel=(3, 3),
-        strides=(1, 1),
-        padding=(1, 1, 1, 1),
-        epilogue="relu",
-    )
+    base = replace(CONV, input_shape=(3, 8, 8), out_channels=2, kernel=(3, 3), padding=(1, 1, 1, 1))
     return replace(base, **changes)
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import order_ideals, partition_graph, split_operators
 from tvm_ios.errors import OptionError
 
@@ -18,13 +19,7 @@ def make_graph(predecessors, barriers=()):
     return OperatorGraph(
         "g",
         tuple(
-            Operator(
-                name=f"op{i}",
-                kind="k",
-                predecessors=tuple(sorted(row)),
-                workload=str(i),
-                schedulable=i not in barriers,
-            )
+            op(f"op{i}", *sorted(row), schedulable=i not in barriers)
             for i, row in enumerate(predecessors)
         ),
     )

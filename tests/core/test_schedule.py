@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.json_places import places
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.core.schedule import (
     SCHEDULE_VERSION,
@@ -241,7 +242,7 @@ def test_a_stage_lists_its_operators_ascending():
 
 
 def test_another_graph_is_refused():
-    graph = OperatorGraph("g", (Operator(name="a", kind="k", predecessors=(), workload="w"),))
+    graph = OperatorGraph("g", (op("a"),))
     replace(SCHEDULE, graph_fingerprint=graph.fingerprint()).require_graph(graph)
     with pytest.raises(ScheduleError, match="'net'.*does not fit graph 'g'.*search again"):
         SCHEDULE.require_graph(graph)

@@ -8,26 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_graph, verify_schedule
 from tvm_ios.errors import GraphError, ScheduleError
-
-CONV = Convolution(
-    operand="x",
-    plain_operand=True,
-    input_shape=(4, 8, 8),
-    out_channels=4,
-    kernel=(1, 1),
-    strides=(1, 1),
-    padding=(0, 0, 0, 0),
-    epilogue="relu",
-)
-
-
-def op(name, *predecessors, **more):
-    return Operator(name=name, kind="k", predecessors=predecessors, workload=name, **more)
-
 
 GRAPH = OperatorGraph(
     "net",

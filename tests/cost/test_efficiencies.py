@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from tvm_ios.core.graph import Convolution, Operator
+from tests.operator_graphs import CONV
+from tvm_ios.core.graph import Operator
 from tvm_ios.cost.efficiencies import (
     UNKNOWN,
     Balance,
@@ -49,17 +51,7 @@ def test_operators_have_a_class(flops, size, balance, of_size):
 
 def test_convolutions_with_channels_last_are_a_kind_of_their_own():
     def in_layout(layout: str) -> Operator:
-        convolution = Convolution(
-            operand="x",
-            plain_operand=True,
-            input_shape=(8, 4, 4),
-            out_channels=8,
-            kernel=(1, 1),
-            strides=(1, 1),
-            padding=(0, 0, 0, 0),
-            epilogue="",
-            layout=layout,
-        )
+        convolution = replace(CONV, layout=layout)
         return operator(convolution=convolution)
 
     assert kind_of(in_layout("NHWC/HWIO//float32/float32/float32")) == "conv2d, channels last"

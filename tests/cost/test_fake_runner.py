@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from tests.fake_runner import FakeStageRunner
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 
-GRAPH = OperatorGraph("g", (Operator(name="a", kind="k", predecessors=(), workload="w"),))
+GRAPH = OperatorGraph("g", (op("a"),))
 STAGE = Stage(((0,),))
 
 

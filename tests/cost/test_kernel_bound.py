@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator_graphs import op
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.graph import Operator
 from tvm_ios.cost.kernel_bound import CHANNELS_LAST_SHARE, SHARE, can_win, least_ns, share_of_peak
 from tvm_ios.devices.traits import CPU
 
@@ -32,9 +32,7 @@ def test_kernels_with_channels_last_are_far_from_the_peak(layout, groups, share)
 
 
 def test_the_longer_of_computing_and_moving_bounds_a_kernel():
-    operator = Operator(
-        name="a", kind="conv2d", predecessors=(), workload="a", flops=1_000_000, memory_bytes=80_000
-    )
+    operator = op("a", kind="conv2d", flops=1_000_000, memory_bytes=80_000)
     for cached_bytes_per_ns, bound_ns in ((10.0, 10_000), (2.0, 20_000)):
         speeds = replace(CPU.speeds, flops_per_ns=100.0, cached_bytes_per_ns=cached_bytes_per_ns)
         assert least_ns(operator, 0.5, speeds, lanes=2) == bound_ns

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fake_runner import FakeStage, FakeStageRunner
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.measured import (
@@ -42,13 +43,8 @@ def chain_graph(count: int, name: str = "g", *, distinct: bool = True) -> Operat
     return OperatorGraph(
         name,
         tuple(
-            Operator(
-                name=f"{name}{index}",
-                kind="conv2d",
-                predecessors=(index - 1,) if index else (),
-                workload=f"w{index if distinct else 0}",
-            )
-            for index in range(count)
+            op(f"{name}{i}", *range(i)[-1:], workload=f"w{i if distinct else 0}")
+            for i in range(count)
         ),
     )
 
@@ -129,14 +125,7 @@ def test_equal_stages_are_measured_once() -> None:
 def test_what_is_compared_is_measured_in_turns() -> None:
     """One graph is not priced in a busy hour that nobody sees, and the other one after it."""
     graphs = [
-        OperatorGraph(
-            name,
-            tuple(
-                Operator(name=f"{name}{i}", kind="conv2d", predecessors=(), workload=f"{name}{i}")
-                for i in range(40)
-            ),
-        )
-        for name in ("a", "b")
+        OperatorGraph(name, tuple(op(f"{name}{i}") for i in range(40))) for name in ("a", "b")
     ]
     stages = singles(graphs[0])
 
@@ -162,10 +151,7 @@ def test_what_is_compared_is_measured_in_turns() -> None:
 
 def test_a_way_that_is_far_slower_than_another_is_sampled_once(database: ProfileDatabase) -> None:
     latency_ns = {"fast": 1e6, "slow": 30e6, "close": 7e6}
-    graphs = [
-        OperatorGraph(name, (Operator(name=name, kind="conv2d", predecessors=(), workload=name),))
-        for name in latency_ns
-    ]
+    graphs = [OperatorGraph(name, (op(name),)) for name in latency_ns]
     ways = [(graph, Stage(((0,),))) for graph in graphs]
 
     def price(*asked: int) -> tuple[list[int], Counter[str]]:
@@ -200,8 +186,7 @@ class SlowOnce:
     """Which timings of the first one."""
 
     def way(self, name: str) -> tuple[OperatorGraph, Stage]:
-        operator = Operator(name=name, kind="conv2d", predecessors=(), workload=name)
-        return OperatorGraph(name, (operator,)), Stage(((0,),))
+        return OperatorGraph(name, (op(name),)), Stage(((0,),))
 
     def price(self, *questions: str) -> tuple[list[int], Counter[str]]:
         """Prices of the ways of each question, and how often each way was timed."""
@@ -247,13 +232,7 @@ class Pair:
     """Which timings of the common stage lost a time slice."""
     slice_ns: float = 90e6
     timed: Counter[str] = field(default_factory=Counter)
-    graph = OperatorGraph(
-        "pair",
-        tuple(
-            Operator(name=name, kind="conv2d", predecessors=(), workload=name)
-            for name in ("a", "b")
-        ),
-    )
+    graph = OperatorGraph("pair", (op("a"), op("b")))
     both = Stage(((0,), (1,)))
 
     def price(self, database: ProfileDatabase | None = None, **arguments: Any) -> list[int]:
@@ -336,7 +315,7 @@ def test_groups_that_were_never_priced_say_nothing_of_a_stage() -> None:
 
 def test_single_operators_settle_a_stage_whose_groups_were_never_priced() -> None:
     """Groups of several operators may have no price of their own."""
-    chain = Operator(name="c", kind="conv2d", predecessors=(1,), workload="c")
+    chain = op("c", 1)
     graph = OperatorGraph("chain", (*Pair.graph.operators, chain))
     timed: Counter[Stage] = Counter()
 
@@ -571,13 +550,7 @@ def test_complete_stages_of_an_interrupted_batch_are_kept(database: ProfileDatab
 
 @pytest.mark.parametrize("verb", ["prepare", "time_ns"])
 def test_a_failing_runner_names_the_operators(verb: str) -> None:
-    graph = OperatorGraph(
-        "net",
-        tuple(
-            Operator(name=name, kind="conv2d", predecessors=(), workload="w0")
-            for name in ("left", "right")
-        ),
-    )
+    graph = OperatorGraph("net", tuple(op(name, workload="w0") for name in ("left", "right")))
 
     class Broken(FakeStageRunner):
         def prepare(self, graph: OperatorGraph, stage: Stage) -> FakeStage:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.profile_key import ProfileContext, stage_profile_key
 from tvm_ios.errors import CostError, OptionError
@@ -18,12 +20,7 @@ def graph_of(rows: list[tuple[str, tuple[int, ...]]], prefix: str = "op") -> Ope
     return OperatorGraph(
         prefix,
         tuple(
-            Operator(
-                name=f"{prefix}{index}",
-                kind="conv2d",
-                predecessors=tuple(sorted(reads)),
-                workload=workload,
-            )
+            op(f"{prefix}{index}", *sorted(reads), workload=workload)
             for index, (workload, reads) in enumerate(rows)
         ),
     )
@@ -149,30 +146,12 @@ def test_grouping_order_and_strategy_count() -> None:
 
 
 def test_a_network_input_is_known_by_its_operand() -> None:
-    def convolution(operand: str) -> Convolution:
-        return Convolution(
-            operand=operand,
-            plain_operand=True,
-            input_shape=(3, 8, 8),
-            out_channels=4,
-            kernel=(1, 1),
-            strides=(1, 1),
-            padding=(0, 0, 0, 0),
-            epilogue="",
-        )
-
-    def pair(first: str, second: str) -> OperatorGraph:
+    def pair(*operands: str) -> OperatorGraph:
         return OperatorGraph(
             "pair",
             tuple(
-                Operator(
-                    name=str(index),
-                    kind="conv2d",
-                    predecessors=(),
-                    workload="a",
-                    convolution=convolution(operand),
-                )
-                for index, operand in enumerate((first, second))
+                op(str(index), workload="a", convolution=replace(CONV, operand=operand))
+                for index, operand in enumerate(operands)
             ),
         )
 

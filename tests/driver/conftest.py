@@ -33,6 +33,22 @@ class Net:
         executor.run()
         return executor.get_output(0).numpy()
 
+    def tune(self, **given: Any) -> tvm_ios.CompiledModel:
+        return tvm_ios.tune(self.mod, self.params, TARGET, **given)
+
+    def compile(self, **given: Any) -> tvm_ios.CompiledModel:
+        return tvm_ios.compile_schedule(self.mod, self.params, TARGET, **given)
+
+    def assert_close(self, model: tvm_ios.CompiledModel, atol: float = 1e-5) -> None:
+        """Run a model, which may add up in another order than stock TVM."""
+        with model.executor() as executor:
+            np.testing.assert_allclose(self.run(executor), self.expected, rtol=1e-4, atol=atol)
+
+    def assert_equal(self, model: tvm_ios.CompiledModel) -> None:
+        """Run a model that is to have the bits of stock TVM."""
+        with model.executor() as executor:
+            np.testing.assert_array_equal(self.run(executor), self.expected)
+
 
 @pytest.fixture(scope="session")
 def make_net(reference_build: Callable[..., Any]) -> Callable[..., Net]:
@@ -58,4 +74,4 @@ def net(branching: tuple[tvm.IRModule, dict[str, Any]], make_net: Callable[..., 
 @pytest.fixture(scope="session")
 def plain(net: Net) -> tvm_ios.CompiledModel:
     """The network in sequential order, not tuned."""
-    return tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=EXACT)
+    return net.compile(options=EXACT)

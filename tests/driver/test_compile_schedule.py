@@ -30,11 +30,10 @@ TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
     greedy = greedy_schedule(plain.graph)
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=greedy, options=EXACT)
+    compiled = net.compile(schedule=greedy, options=EXACT)
     assert any(len(stage.groups) > 1 for stage in compiled.schedule.stages)
     for model in (plain, compiled):
-        with model.executor() as executor:
-            np.testing.assert_array_equal(net.run(executor), net.expected)
+        net.assert_equal(model)
 
 
 def mathematics() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
@@ -55,10 +54,9 @@ def mathematics() -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
 @pytest.mark.slow
 def test_an_exact_model_is_bit_equal_to_stock_tvm_and_others_nearly(make_net) -> None:
     net = make_net(*mathematics())
-    exact = tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=EXACT)
-    ours = tvm_ios.compile_schedule(net.mod, net.params, TARGET)
-    with exact.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
+    exact = net.compile(options=EXACT)
+    ours = net.compile()
+    net.assert_equal(exact)
     with ours.executor() as executor:
         found = net.run(executor)
     np.testing.assert_allclose(found, net.expected, rtol=1e-5)
@@ -71,7 +69,7 @@ def test_merges_are_refused_where_bits_are_to_be_exact(net, plain: tvm_ios.Compi
     stages = (Stage(tuple((index,) for index in (0, 1)), Strategy.MERGE), *first)
     schedule = replace(sequential_schedule(graph), stages=stages)
     with pytest.raises(OptionError, match="exact is True, but the schedule merges"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, options=EXACT)
+        net.compile(schedule=schedule, options=EXACT)
 
 
 @pytest.mark.slow
@@ -81,12 +79,9 @@ def test_operators_that_are_not_split_compute_the_same(net, plain: tvm_ios.Compi
         unsplit=tuple(range(len(plain.graph))),
         operator_ns=tuple(range(len(plain.graph))),
     )
-    compiled = tvm_ios.compile_schedule(
-        net.mod, net.params, TARGET, schedule=schedule, options=EXACT
-    )
+    compiled = net.compile(schedule=schedule, options=EXACT)
     assert not any(launch.split for launch in compiled.plan.launches)
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
+    net.assert_equal(compiled)
 
 
 def lists(graph, count, lanes):
@@ -132,7 +127,7 @@ def test_a_list_is_stored_partitioned_exported_and_run(net, plain, tmp_path) -> 
     (schedule,) = lists(plain.graph, 1, 2)
     assert InterOpSchedule.from_json(schedule.to_json()) == schedule
     how = {"lanes": LANES, "options": EXACT}
-    model = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, **how)
+    model = net.compile(schedule=schedule, **how)
     again = tvm_ios.compile_schedule(model.module, target=TARGET, **how)
     assert again.schedule == schedule
     assert again.plan.groups == model.plan.groups
@@ -140,14 +135,14 @@ def test_a_list_is_stored_partitioned_exported_and_run(net, plain, tmp_path) -> 
     with again.executor() as executor, tvm_ios.load(tmp_path / "list.so") as loaded:
         np.testing.assert_array_equal(net.run(executor), net.expected)
         np.testing.assert_array_equal(net.run(loaded), net.expected)
-    one = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=schedule, lanes=1)
+    one = net.compile(schedule=schedule, lanes=1)
     assert {group.lane for group in one.plan.groups} == {0}
 
 
 @pytest.mark.slow
 def test_a_schedule_survives_its_json(net, plain: tvm_ios.CompiledModel) -> None:
     stored = InterOpSchedule.from_json(greedy_schedule(plain.graph).to_json())
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=stored, options=EXACT)
+    compiled = net.compile(schedule=stored, options=EXACT)
     assert compiled.schedule == stored
 
 
@@ -158,8 +153,7 @@ def test_a_module_that_a_pass_partitioned_is_compiled_as_it_is(net) -> None:
         module = scheduled(net.mod)
     compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
     assert compiled.schedule.scheduler == "greedy"
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
+    net.assert_equal(compiled)
     with pytest.raises(OptionError, match="partitioned already"):
         tvm_ios.compile_schedule(module, target=TARGET, schedule=compiled.schedule)
 
@@ -169,7 +163,7 @@ def test_a_schedule_of_another_graph_is_refused(net) -> None:
     mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("data", shape=(1, 16, 8, 8))))
     other = tvm_ios.compile_schedule(mod, {}, TARGET).schedule
     with pytest.raises(ScheduleError, match="does not fit"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=other)
+        net.compile(schedule=other)
 
 
 def test_a_model_compiled_without_tuning_has_no_report(plain: tvm_ios.CompiledModel) -> None:
@@ -192,6 +186,6 @@ def test_a_schedule_for_cudnn_is_refused_on_a_cpu(net, plain: tvm_ios.CompiledMo
     for_gpu = replace(plain.schedule, libraries=(LibraryOperators("cudnn", (0,)),))
     first = plain.schedule.operator_names[0]
     with pytest.raises(ScheduleError, match=f"cuDNN compute 1 operators, .*{first!r}.* is a CPU"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=for_gpu)
+        net.compile(schedule=for_gpu)
     nothing = replace(plain.schedule, libraries=())  # the choice was made, and it is TVM's kernels
-    tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=nothing)
+    net.compile(schedule=nothing)

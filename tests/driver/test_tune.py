@@ -55,13 +55,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tuned(net, database: Path) -> tvm_ios.CompiledModel:
-    return tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
-        database=database,
-        options=QUICK,
-    )
+    return net.tune(database=database, options=QUICK)
 
 
 @pytest.mark.slow
@@ -69,26 +63,13 @@ def test_a_real_network_is_tuned_exported_and_right(
     make_net: Callable[..., Any], tmp_path: Path
 ) -> None:
     squeeze = make_net(*squeezenet(image_size=48))
-    tuned = tvm_ios.tune(
-        squeeze.mod,
-        squeeze.params,
-        TARGET,
-        database=tmp_path / "prices.sqlite",
-        options=EXACT,
-    )
+    tuned = squeeze.tune(database=tmp_path / "prices.sqlite", options=EXACT)
     tuned.export_library(tmp_path / "squeezenet.so")
     with tuned.executor() as executor, tvm_ios.load(tmp_path / "squeezenet.so") as loaded:
         np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
         np.testing.assert_array_equal(squeeze.run(loaded), squeeze.expected)
-    greedy = tvm_ios.compile_schedule(
-        squeeze.mod,
-        squeeze.params,
-        TARGET,
-        schedule=greedy_schedule(tuned.graph),
-        options=EXACT,
-    )
-    with greedy.executor() as executor:
-        np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
+    greedy = squeeze.compile(schedule=greedy_schedule(tuned.graph), options=EXACT)
+    squeeze.assert_equal(greedy)
 
 
 @pytest.mark.slow
@@ -100,7 +81,7 @@ def test_what_is_known_of_a_model_is_not_known_of_its_exact_build(
     call = {"database": tmp_path / "prices.sqlite", "lanes": 1}
     told = []
     for options in (QUICK, EXACT, EXACT, QUICK):
-        model = tvm_ios.tune(net.mod, net.params, TARGET, options=options, **call)
+        model = net.tune(options=options, **call)
         assert not any(stage.is_merge for stage in model.schedule.stages) or options is QUICK
         with model.executor() as executor:
             found = net.run(executor)
@@ -126,8 +107,7 @@ def test_a_race_has_all_schedules_and_the_one_that_is_kept(
     assert set(raced.models) >= {Contestant.SEQUENTIAL, Contestant.GREEDY}
     assert {who.value for who in raced.models} == set(raced.kept.report().comparison.names)
     for model in raced.models.values():
-        with model.executor() as executor:
-            np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+        net.assert_close(model)
 
 
 @pytest.mark.slow(1)
@@ -181,27 +161,34 @@ def test_a_list_made_from_the_ios_schedule_races_as_well(tuned: tvm_ios.Compiled
 
 
 @pytest.mark.slow
-def test_the_pass_makes_a_list_with_measured_prices(
-    net, database: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("scheduler", ["list", "ios"])
+def test_the_pass_measures_on_its_own(
+    net, database: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str
 ) -> None:
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
-    scheduled = ScheduleOperators(target=TARGET, params=net.params, scheduler="list", exact=True)
+    scheduled = ScheduleOperators(
+        target=TARGET,
+        params=net.params,
+        scheduler=scheduler,
+        search=SearchOptions.of(strategies={"concurrent"}),
+        exact=True,
+    )
     with tvm.transform.PassContext(opt_level=3):
         module = scheduled(net.mod)
     compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
-    assert compiled.schedule.scheduler == "list"
-    assert len(compiled.schedule.home_lanes) == len(compiled.graph)
-    assert all(compiled.schedule.operator_ns)
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
+    assert compiled.schedule.scheduler == scheduler
+    if scheduler == "list":
+        assert len(compiled.schedule.home_lanes) == len(compiled.graph)
+        assert all(compiled.schedule.operator_ns)
+    net.assert_equal(compiled)
 
 
 @pytest.mark.slow
 def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     """On one lane: with more, a race decides which operators are split, and may decide anew."""
     options = {"lanes": 1, "database": tmp_path / "prices.sqlite", "options": QUICK}
-    first = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
-    again = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    first = net.tune(**options).report()
+    again = net.tune(**options).report()
     assert first.measured > 0
     assert first.from_database == 0
     assert again.measured == 0
@@ -215,16 +202,16 @@ def test_a_second_tuning_measures_nothing(net, tmp_path: Path) -> None:
     assert f": {first.measured} prices, " in again.remembered
     assert "the last race; nothing had to be measured" in again.remembered
     options["options"] = replace(QUICK, compare=replace(COMPARE, reuse=False))
-    anew = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    anew = net.tune(**options).report()
     assert anew.comparison.rounds != first.comparison.rounds
     assert "; measured now: the last race" in anew.remembered
     options["options"] = replace(QUICK, database=DatabaseOptions(fresh=True))
-    fresh = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    fresh = net.tune(**options).report()
     assert (fresh.measured > 0, fresh.from_database) == (True, 0)
     assert fresh.remembered.startswith("measured now: ")
     # What it measured has taken the place of what was there.
     options["options"] = QUICK
-    last = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    last = net.tune(**options).report()
     assert last.measured == 0
     assert last.comparison.rounds == fresh.comparison.rounds
 
@@ -235,10 +222,8 @@ def test_the_partitioned_module_runs_with_plain_relay_build(
 ) -> None:
     with tvm.transform.PassContext(opt_level=3):
         library = relay.build(tuned.module, target=TARGET)
-    stock = stock_executor(library)
-    stock.set_input("data", net.image)
-    stock.run()
-    np.testing.assert_allclose(stock.get_output(0).numpy(), net.expected, rtol=1e-4, atol=1e-5)
+    found = net.run(stock_executor(library))
+    np.testing.assert_allclose(found, net.expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_exported_model_is_loaded_back(
@@ -253,10 +238,7 @@ def test_an_exported_model_is_loaded_back(
 @pytest.mark.slow
 def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> None:
     steps: list[Progress] = []
-    tuned = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
+    tuned = net.tune(
         database=database,
         options=replace(QUICK, search=SearchOptions.of(strategies=["merge"])),
         progress=steps.append,
@@ -264,20 +246,16 @@ def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> Non
     assert {step.phase for step in steps} == {"build", "search", "lower", "compare"}
     # The price decides in tune; here the merge is asked for.
     merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned.graph))
-    compiled = tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=merged)
+    compiled = net.compile(schedule=merged)
     assert any(stage.strategy is Strategy.MERGE for stage in compiled.schedule.stages)
-    with compiled.executor() as executor:
-        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-4)
+    net.assert_close(compiled, atol=1e-4)
 
 
 @pytest.mark.slow
 def test_merges_that_pad_kernels_are_not_even_searched(net, database: Path) -> None:
     possible = {}
     for padded in (True, False):
-        tuned = tvm_ios.tune(
-            net.mod,
-            net.params,
-            TARGET,
+        tuned = net.tune(
             lanes=1,
             database=database,
             options=replace(
@@ -303,23 +281,6 @@ def _merge_first_convolutions(graph: OperatorGraph) -> tuple[tvm_ios.Stage, ...]
     return (*stages[:position], merged, *stages[position:])
 
 
-@pytest.mark.slow
-def test_the_pass_measures_on_its_own(net, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(database.parent / "cache"))
-    scheduled = ScheduleOperators(
-        target=TARGET,
-        params=net.params,
-        search=SearchOptions.of(strategies={"concurrent"}),
-        exact=True,
-    )
-    with tvm.transform.PassContext(opt_level=3):
-        module = scheduled(net.mod)
-    compiled = tvm_ios.compile_schedule(module, target=TARGET, options=EXACT)
-    assert compiled.schedule.scheduler == "ios"
-    with compiled.executor() as executor:
-        np.testing.assert_array_equal(net.run(executor), net.expected)
-
-
 class _InterruptError(KeyboardInterrupt):
     """Ctrl-C at a known moment."""
 
@@ -334,9 +295,9 @@ def test_an_interrupt_keeps_what_was_priced(
 
     options = {"database": tmp_path / "prices.sqlite", "options": QUICK}
     with pytest.raises(_InterruptError) as caught:
-        tvm_ios.tune(net.mod, net.params, TARGET, progress=interrupt, **options)
+        net.tune(progress=interrupt, **options)
     assert any("prices.sqlite" in note for note in caught.value.__notes__)
-    resumed = tvm_ios.tune(net.mod, net.params, TARGET, **options).report()
+    resumed = net.tune(**options).report()
     assert resumed.from_database > 0
     assert tuned.report().from_database == 0
 
@@ -345,21 +306,20 @@ def test_an_interrupt_keeps_what_was_priced(
 def test_a_list_alone_prices_no_stages(net, tmp_path: Path) -> None:
     options = replace(QUICK, search=SearchOptions(list_only=True))
     database = tmp_path / "prices.sqlite"
-    model = tvm_ios.tune(net.mod, net.params, TARGET, database=database, options=options)
+    model = net.tune(database=database, options=options)
     report = model.report()
     counts = report.counts()
     assert counts["stages_priced"] == counts["stages_possible"] == counts["operators"]
     names = set(report.comparison.names)
     assert "ios" not in names
     assert names <= {"sequential", "greedy", "ios + list"}
-    with model.executor() as executor:
-        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+    net.assert_close(model)
 
 
 @pytest.mark.slow
 def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) -> None:
     given = {"database": tmp_path / "prices.sqlite", "lanes": 1}
-    report = tvm_ios.tune(net.mod, net.params, TARGET, effort="quick", **given).report()
+    report = net.tune(effort="quick", **given).report()
     assert not any(phase.startswith(("build ", "check ")) for phase in report.phase_s)
     counts = report.counts()
     assert counts["stages_possible"] == counts["operators"]
@@ -369,10 +329,7 @@ def test_a_quick_call_builds_once_and_searches_no_stages(net, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_path: Path) -> None:
-    tuned = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
+    tuned = net.tune(
         time_budget=1e-6,
         database=tmp_path / "prices.sqlite",
         options=replace(QUICK, compare=replace(COMPARE, rounds=8)),
@@ -391,28 +348,19 @@ def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_pa
     with closing(sqlite3.connect(tmp_path / "prices.sqlite")) as connection:
         kept = connection.execute("SELECT subject FROM facts").fetchall()
     assert not any(subject.startswith("race") for (subject,) in kept)
-    with tuned.executor() as executor:
-        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+    net.assert_close(tuned)
 
 
 @pytest.mark.slow
 def test_models_come_early_and_get_better(net, tmp_path: Path) -> None:
     """Each runs; the listener of an interrupted call has the best so far."""
     steps: list[Progress] = []
-    tuned = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
-        database=tmp_path / "prices.sqlite",
-        options=QUICK,
-        progress=steps.append,
-    )
+    tuned = net.tune(database=tmp_path / "prices.sqlite", options=QUICK, progress=steps.append)
     told = [step for step in steps if step.model is not None]
     assert told[0].detail == FIRST
     assert {step.detail for step in told[1:]} <= {FASTER_FORM, SETTLED}
     for step in told:
-        with step.model.executor() as executor:
-            np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+        net.assert_close(step.model)
     assert not tuned.interim
 
     best: list[tvm_ios.CompiledModel] = []
@@ -425,15 +373,14 @@ def test_models_come_early_and_get_better(net, tmp_path: Path) -> None:
 
     given = {"database": tmp_path / "others.sqlite", "options": QUICK}
     with pytest.raises(_InterruptError):
-        tvm_ios.tune(net.mod, net.params, TARGET, progress=interrupt, **given)
-    with best[-1].executor() as executor:
-        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+        net.tune(progress=interrupt, **given)
+    net.assert_close(best[-1])
 
 
 @pytest.mark.slow
 def test_a_budget_with_time_for_all_cuts_nothing(net, tmp_path: Path) -> None:
     given = {"database": tmp_path / "prices.sqlite", "options": QUICK}
-    report = tvm_ios.tune(net.mod, net.params, TARGET, time_budget=600, **given).report()
+    report = net.tune(time_budget=600, **given).report()
     assert report.measured > 0
     cuts = [note for note in report.notes if note.startswith("for time_budget=600, ")]
     # What cannot gain is not searched, however much time there is.
@@ -449,22 +396,14 @@ def test_a_budget_with_time_for_all_cuts_nothing(net, tmp_path: Path) -> None:
         ({"lanes": 4096}, "may use .* cores"),
         ({"time_budget": -1}, "time_budget is -1"),
         ({"target": "cuda"}, "cuda"),
+        ({"target": "no_such_target"}, "no_such_target"),
+        ({"mod": tvm.IRModule(), "params": {}}, "main"),
     ],
 )
 def test_a_bad_option_is_named(net, options: dict[str, object], message: str) -> None:
-    given = {"target": TARGET} | options
+    given = {"mod": net.mod, "params": net.params, "target": TARGET} | options
     with pytest.raises((OptionError, ModelError), match=message):
-        tvm_ios.tune(net.mod, net.params, **given)
-
-
-def test_a_target_tvm_lacks_is_named(net) -> None:
-    with pytest.raises(ModelError, match="no_such_target"):
-        tvm_ios.tune(net.mod, net.params, "no_such_target")
-
-
-def test_a_module_without_main_is_refused() -> None:
-    with pytest.raises(ModelError, match="main"):
-        tvm_ios.tune(tvm.IRModule(), {}, TARGET)
+        tvm_ios.tune(**given)
 
 
 def test_a_missing_parameter_is_named(net) -> None:
@@ -478,7 +417,7 @@ def test_an_unreadable_database_is_refused_before_any_work(net, tmp_path: Path) 
     path = tmp_path / "not.sqlite"
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(DatabaseError, match=r"not\.sqlite"):
-        tvm_ios.tune(net.mod, net.params, TARGET, database=path)
+        net.tune(database=path)
     assert path.read_bytes() == b"no database at all" * 100
 
 
@@ -487,21 +426,11 @@ HALF_NHWC = Conversion(desired_layout="NHWC", mixed_precision=True)
 
 @pytest.mark.slow
 def test_a_schedule_of_another_layout_and_type_is_compiled_again(net, tmp_path):
-    found = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
-        database=tmp_path / "prices.sqlite",
-        options=replace(QUICK, conversion=HALF_NHWC),
+    found = net.tune(
+        database=tmp_path / "prices.sqlite", options=replace(QUICK, conversion=HALF_NHWC)
     )
     assert any("the model was converted" in note for note in found.report().notes)
-    again = tvm_ios.compile_schedule(
-        net.mod,
-        net.params,
-        TARGET,
-        schedule=found.schedule,
-        options=TuneOptions(conversion=HALF_NHWC),
-    )
+    again = net.compile(schedule=found.schedule, options=TuneOptions(conversion=HALF_NHWC))
     for compiled in (found, again):
         with compiled.executor() as executor:
             output = net.run(executor)
@@ -512,7 +441,7 @@ def test_a_schedule_of_another_layout_and_type_is_compiled_again(net, tmp_path):
     with tvm_ios.load(path) as loaded:
         np.testing.assert_array_equal(net.run(loaded), output)
     with pytest.raises(ScheduleError, match="layout and types it was found with; this is layouts"):
-        tvm_ios.compile_schedule(net.mod, net.params, TARGET, schedule=found.schedule)
+        net.compile(schedule=found.schedule)
 
 
 def test_options_of_another_kind_and_old_keywords_are_refused(net):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import tvm
 from tvm import relay
@@ -37,11 +36,9 @@ def renamed(mod, params):
 def peers(net, tmp_path_factory):
     """Decisions of a list on one lane, exported from a compiled file."""
     folder = tmp_path_factory.mktemp("peer")
-    plain = tvm_ios.compile_schedule(net.mod, net.params, TARGET, options=QUICK, lanes=1)
+    plain = net.compile(options=QUICK, lanes=1)
     listed = replace(sequential_schedule(plain.graph), home_lanes=(0,) * len(plain.graph))
-    compiled = tvm_ios.compile_schedule(
-        net.mod, net.params, TARGET, schedule=listed, options=QUICK, lanes=1
-    )
+    compiled = net.compile(schedule=listed, options=QUICK, lanes=1)
     compiled.export_library(folder / "net.so")
     file = folder / "net.decisions.json"
     assert main(["decisions", "export", str(folder / "net.so"), "-o", str(file)]) == 0
@@ -77,8 +74,7 @@ def test_they_are_kept_where_they_win(net, peers, clocked, tmp_path, given_ns, w
     assert line.startswith(f"{peers}: given decisions, {'2.000' if wins else '0.500'} ")
     assert line in report.summary()
     assert line in report.as_text()
-    with model.executor() as executor:
-        np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
+    net.assert_close(model)
     if wins:  # and travel on
         model.export_library(tmp_path / "mine.so")
         again = read_decisions(tmp_path / "mine.so")
@@ -90,14 +86,8 @@ def test_they_are_kept_where_they_win(net, peers, clocked, tmp_path, given_ns, w
 def test_those_of_another_model_are_told_and_the_call_goes_on(net, fork, tmp_path):
     other = tvm_ios.compile_schedule(*fork, TARGET, lanes=1)
     other.export_library(tmp_path / "fork.so")
-    model = tvm_ios.tune(
-        net.mod,
-        net.params,
-        TARGET,
-        lanes=1,
-        database=tmp_path / "p.sqlite",
-        options=QUICK,
-        decisions=[tmp_path / "fork.so"],
+    model = net.tune(
+        lanes=1, database=tmp_path / "p.sqlite", options=QUICK, decisions=[tmp_path / "fork.so"]
     )
     (line,) = model.report().given
     assert "fork.so: does not race: its model has another structure" in line
@@ -109,4 +99,4 @@ def test_those_of_another_model_are_told_and_the_call_goes_on(net, fork, tmp_pat
 )
 def test_files_that_cannot_be_read_end_the_call_at_once(net, decisions, error, message):
     with pytest.raises(error, match=message):
-        tvm_ios.tune(net.mod, net.params, TARGET, options=QUICK, decisions=decisions)
+        net.tune(options=QUICK, decisions=decisions)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -91,11 +91,8 @@ def test_many_writers_and_readers_never_see_half_an_entry(cache):
             if found not in contents:
                 wrong.append(found)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(work, range(4)))
     assert not wrong
     assert [path.name for path in cache.folder.iterdir()] == ["shared.zip"]
 

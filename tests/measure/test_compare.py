@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.fake_runner import FakeStageRunner
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.compare import (
@@ -28,14 +29,8 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 from tvm_ios.support.time_budget import TimeBudget
 
-GRAPH = OperatorGraph(
-    "g",
-    tuple(
-        Operator(name=name, kind="net", predecessors=(), workload=name)
-        for name in ("base", "same", "quick", "late", "last")
-    ),
-)
 TIMES_NS = {"base": 1e6, "same": 1e6, "quick": 0.8e6, "late": 1.1e6, "last": 1.5e6}
+GRAPH = OperatorGraph("g", tuple(map(op, TIMES_NS)))
 
 
 def race(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,7 @@ class Comparison:
         exact = image.astype(np.float64) if image.dtype.kind == "f" else image
         expected = forward(NumpyLayers(arrays), exact)
         library = self.reference_build(module, None, "llvm -opt-level=0", opt_level=0)
-        executor = stock_executor(library)
-        executor.set_input(data.name_hint, image, **params)
-        executor.run()
-        actual = executor.get_output(0).numpy()
+        actual = stock_outputs(library, **{data.name_hint: image}, **params)[0]
         assert np.std(expected) > 1e-4
         # What cancels out is off by a share of what was summed.
         least = 1e-5 * max(1.0, np.abs(expected).max())

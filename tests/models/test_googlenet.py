@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.models.count import count
-from tvm_ios.errors import OptionError
 from tvm_ios.models import googlenet
 
 
@@ -19,17 +18,6 @@ def test_totals_are_the_published_ones():
         if name.endswith(".bias") and name != "classifier.bias"
     )
     assert totals.parameters + normalised == 6_624_904
-
-
-def test_batch_size_reaches_the_output():
-    module, _ = googlenet(batch_size=3, image_size=32)
-    assert [int(extent) for extent in module["main"].ret_type.shape] == [3, 1000]
-
-
-def test_a_smaller_image_is_refused():
-    googlenet(image_size=15)
-    with pytest.raises(OptionError, match="larger image"):
-        googlenet(image_size=14)
 
 
 @pytest.mark.slow

@@ -31,12 +31,6 @@ def test_totals_of_version_3_are_the_published_ones():
     assert totals.parameters + normalised(params, *plain) == 5_483_032
 
 
-@pytest.mark.parametrize("network", [mobilenet_v2, mobilenet_v3_large])
-def test_batch_size_reaches_the_output(network):
-    module, _ = network(batch_size=3, image_size=32)
-    assert [int(extent) for extent in module["main"].ret_type.shape] == [3, 1000]
-
-
 @pytest.mark.slow
 def test_version_2_agrees_with_numpy(compare_with_numpy):
     def six(values):

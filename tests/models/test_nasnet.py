@@ -19,13 +19,6 @@ def test_small_network_is_a_stem_four_cells_and_a_tail():
     assert count(*nasnet_small()).units == 1 + 4 * 16 + 2
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-@pytest.mark.slow
-def test_batch_size_reaches_the_output(batch_size):
-    module, _ = nasnet_large(batch_size=batch_size, image_size=33, filters=8, normal_cells=1)
-    assert [int(extent) for extent in module["main"].ret_type.shape] == [batch_size, 160, 1, 1]
-
-
 @pytest.mark.parametrize("options", [{"filters": 6}, {"filters": 0}, {"normal_cells": 0}])
 def test_large_network_refuses_unfit_numbers(options):
     with pytest.raises(OptionError, match="nasnet_large"):

@@ -26,11 +26,6 @@ def test_totals_are_the_published_ones():
     assert totals.macs == down + up + 64 * 256**2
 
 
-def test_batch_size_and_size_reach_the_output():
-    module, _ = unet(batch_size=3, image_size=32)
-    assert [int(extent) for extent in module["main"].ret_type.shape] == [3, 1, 32, 32]
-
-
 @pytest.mark.parametrize("size", [0, 40])
 def test_an_image_that_cannot_be_halved_is_refused(size):
     with pytest.raises(OptionError, match=r"multiple of 16|at least 1"):

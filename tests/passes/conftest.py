@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 
@@ -82,10 +82,7 @@ class Case:
         """All outputs of some input under plain TVM."""
         with tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target=self.target, params=params)
-        executor = stock_executor(factory)
-        executor.set_input("data", data)
-        executor.run()
-        return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+        return stock_outputs(factory, data=data)
 
 
 class OperatorPrices:

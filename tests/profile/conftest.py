@@ -9,9 +9,8 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.pricing import LANES, MEASURE
+from tests.pricing import LANES, MEASURE, stage_runner
 from tvm_ios.compile.built_model import BuiltModel, build_model
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.measured_kernels import MeasuredKernels
@@ -25,10 +24,7 @@ def branching_built(branching) -> BuiltModel:
 
 @pytest.fixture(scope="module")
 def runner(branching_built: BuiltModel) -> Iterator[RelayStageRunner]:
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
-    ):
+    with stage_runner(branching_built, lanes=LANES) as runner:
         yield runner
 
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pricing import MEASURE, plain_choice
+from tests.pricing import MEASURE, plain_choice, stage_runner
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.profile import find_schedules as module
@@ -20,7 +19,6 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import race_s
-from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.time_budget import TimeBudget
@@ -34,10 +32,7 @@ def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
     built = build_model(*branching, "llvm", name="branching")
     budget = TimeBudget(1000, clock_s=lambda: 0.0)
     compare = CompareOptions(rounds=11, min_repeat_ms=1.0)
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(built, lanes=2, session=session) as runner,
-    ):
+    with stage_runner(built, lanes=2) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         choice = measure_operators(kernels).choice()
         prices = StagePrices(kernels, replace(choice, unsplit=()))
@@ -93,10 +88,7 @@ def test_next_to_nothing_is_not_worth_a_race(
     monkeypatch.setattr(StagePrices, "price", price)
     monkeypatch.setattr(module, "fastest_list", fastest_list)
     limits = SearchOptions.of(strategies="concurrent", max_chain_size=1, least_gain_percent=0.0)
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, plain_choice(kernels.graph))
         found = find_schedules(prices, {"ios": limits}, lists={"list": "ios"})
@@ -119,10 +111,7 @@ def test_stages_that_can_gain_too_little_are_not_searched(
 ) -> None:
     """Neither are lists made, nor is greedy order raced; the report says so."""
     built = build_model(*branching, "llvm", name="branching")
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(built, lanes=2, session=session) as runner,
-    ):
+    with stage_runner(built, lanes=2) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, measure_operators(kernels).choice())
         limits = {"ios": SearchOptions(least_gain_percent=least_gain_percent)}

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.devices.traits import CPU
@@ -60,15 +60,14 @@ def form_by(
     budget: TimeBudget | None = None,
     **more,
 ) -> ImageForm | None:
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    module = typed(body)
     params = {
         each.name_hint: np.ones([int(n) for n in each.checked_type.shape], "float32")
-        for each in typed["main"].params
+        for each in module["main"].params
         if each.name_hint != "x"
     }
     library = FakeLibrary(price_ns)
-    return cheapest_form(bound_model(typed, params), TARGET, library, fake_call(budget), **more)
+    return cheapest_form(bound_model(module, params), TARGET, library, fake_call(budget), **more)
 
 
 def chain(channels: int = 32) -> relay.Expr:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.profile_key import stage_profile_key
 from tvm_ios.profile.kernel_variant import (
@@ -17,20 +18,7 @@ from tvm_ios.profile.kernel_variant import (
 )
 from tvm_ios.profile.operator_prices import TVM
 
-
-def operator(name: str) -> Operator:
-    return Operator(
-        name=name,
-        kind="conv2d",
-        predecessors=(),
-        workload=f"conv2d-{name}",
-        flops=1,
-        memory_bytes=1,
-        output_elements=1,
-    )
-
-
-PLAIN = OperatorGraph("net", (operator("a"), operator("b")))
+PLAIN = OperatorGraph("net", (op("a", workload="conv2d-a"), op("b", workload="conv2d-b")))
 
 
 def test_version_algorithm_and_arithmetic_are_in_the_key_and_the_kernel_of_tvm_is_not() -> None:

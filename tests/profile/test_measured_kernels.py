@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fake_runner import FakeStageRunner
+from tests.operator_graphs import op
 from tests.pricing import MEASURE, convolutions
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages
 from tvm_ios.cost.profile_key import ProfileContext
@@ -66,15 +67,8 @@ class Machine:
         return OperatorGraph(
             "net",
             tuple(
-                Operator(
-                    name=f"op{n}",
-                    kind="conv2d",
-                    predecessors=(),
-                    workload=f"w{n}",
-                    memory_bytes=8192,
-                    flops=int(100 * self.own_ns[n]),
-                )
-                for n in range(len(self.own_ns))
+                op(f"op{n}", kind="conv2d", memory_bytes=8192, flops=int(100 * ns))
+                for n, ns in enumerate(self.own_ns)
             ),
         )
 

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relay
 
-from tests.pricing import plain_choice
+from tests.pricing import plain_choice, stage_runner
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.profile.kernel_variant import KernelVariant, with_slices, with_variants
@@ -213,10 +212,7 @@ def test_prices_add_up_to_what_is_launched(network, merged):
     schedule = merge_only(built, operators_of(built, network, merged))
     mode = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
     options = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.001, mode=mode)
-    with (
-        LocalCpu().open() as session,
-        CountedRunner(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, CountedRunner, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=options)
         prices = StagePrices(kernels, plain_choice(kernels.graph))
         costs = prices.price(prices.graph, schedule.stages)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator_graphs import op
 from tests.pricing import chain_graph, plain_prices
-from tvm_ios.core.graph import Operator
 from tvm_ios.cost.efficiencies import Balance, Efficiencies, Efficiency, Size, Spread
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.operator_prices import EXACT, TVM, OperatorPrice, OperatorPrices
@@ -43,14 +43,7 @@ PREDICTOR = PricePredictor(
     lanes=2,
     efficiencies=Efficiencies([ROW, replace(ROW, maker="a", reached=0.8)]),
 )
-CONVOLUTION = Operator(
-    name="a",
-    kind="conv2d",
-    predecessors=(),
-    workload="w",
-    flops=9_000_000,
-    memory_bytes=100_000,
-)
+CONVOLUTION = op("a", kind="conv2d", flops=9_000_000, memory_bytes=100_000)
 
 
 def test_a_price_is_the_bound_over_the_efficiency():

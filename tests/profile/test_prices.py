@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pricing import LANES, MEASURE, convolutions, plain_choice
+from tests.pricing import LANES, MEASURE, convolutions, plain_choice, stage_runner
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError
 from tvm_ios.profile.kernel_variant import unsplit, with_slices
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
@@ -89,10 +88,7 @@ def test_concurrent_groups_of_long_operators_cost_more_than_by_themselves(
 
 
 def test_one_lane_runs_groups_one_by_one(branching_built: BuiltModel) -> None:
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(branching_built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(branching_built, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, plain_choice(kernels.graph))
         members = tuple((index,) for index in convolutions(prices.graph))
@@ -177,10 +173,7 @@ def test_another_graph_is_refused(prices: StagePrices) -> None:
 
 
 def test_a_closed_runner_prices_nothing(branching_built: BuiltModel) -> None:
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(branching_built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(branching_built, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, plain_choice(kernels.graph))
     runner.close()

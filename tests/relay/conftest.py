@@ -128,6 +128,20 @@ class Nets:
             factory = relay.build(module, target=self.target, params=params)
         return self.run(factory, *inputs)
 
+    def assert_same(
+        self,
+        before: tuple[tvm.IRModule, dict[str, Any] | None],
+        after: tuple[tvm.IRModule, dict[str, Any] | None],
+        *,
+        rtol: float = 1e-5,
+        atol: float = 1e-5,
+    ) -> None:
+        """Both models give the same outputs for a random input."""
+        data = self.random_input(before[0])
+        outputs = (self.reference(*model, data) for model in (after, before))
+        for found, expected in zip(*outputs, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+
     def fused(self, body: relay.Expr, *parameters: relay.Var, **attributes: Any) -> relay.Function:
         """A typed function marked as one kernel."""
         function = relay.Function(list(parameters), body)

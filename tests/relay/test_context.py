@@ -92,7 +92,7 @@ def network(constant=1.0, name="x", relu=True):
     x = relay.var(name, shape=(2, 3))
     body = x + relay.const(np.full((2, 3), constant, "float32")) + relay.var("w", shape=(2, 3))
     body = relay.nn.relu(body) if relu else body
-    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    return tvm.IRModule.from_expr(body)
 
 
 def weights(value=0.5):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.core.fusing import fused_graph
 from tvm_ios.relay.model_nodes import model_nodes
 
 
 def graph_of(body, params=()):
-    typed = relay.transform.InferType()(tvm.IRModule.from_expr(body))
-    return fused_graph("net", model_nodes(typed, params))
+    return fused_graph("net", model_nodes(typed(body), params))
 
 
 def test_a_norm_and_an_activation_follow_their_convolution():

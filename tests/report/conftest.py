@@ -1,23 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import Convolution, OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.measure.comparison import CompareRound, Comparison
 
 
 def convolution(kernel: int) -> Convolution:
-    return Convolution(
-        operand="pool",
-        plain_operand=True,
-        input_shape=(8, 6, 6),
-        out_channels=16,
-        kernel=(kernel, kernel),
-        strides=(1, 1),
-        padding=(kernel // 2,) * 4,
-        epilogue="relu",
-    )
+    window = {"kernel": (kernel, kernel), "padding": (kernel // 2,) * 4}
+    return replace(CONV, operand="pool", input_shape=(8, 6, 6), out_channels=16, **window)
 
 
 @pytest.fixture
@@ -36,10 +31,10 @@ def graph() -> OperatorGraph:
     return OperatorGraph(
         "branches",
         tuple(
-            Operator(
-                name=name,
+            op(
+                name,
+                *predecessors,
                 kind=kind,
-                predecessors=predecessors,
                 workload=kind,
                 convolution=conv,
                 schedulable=kind != "debug_print",

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.trace import TraceEvent
@@ -21,7 +22,7 @@ def story(*operators, libraries=None):
     graph = OperatorGraph(
         "net",
         tuple(
-            Operator(name=f"{kind}_{at}", kind=kind, predecessors=(), workload="w", flops=flops)
+            op(f"{kind}_{at}", kind=kind, flops=flops)
             for at, (kind, _, flops) in enumerate(operators)
         ),
     )

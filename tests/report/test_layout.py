@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.report.geometry import BOX_HEIGHT, BOX_WIDTH, Layout
 from tvm_ios.report.layout import lay_out
@@ -19,28 +20,12 @@ def random_network() -> OperatorGraph:
     edges = json.loads(EDGES.read_text())["ws-32-4-0.75-4.txt"]["edges"]
     return OperatorGraph(
         "ws-32",
-        tuple(
-            Operator(
-                name=f"node{node}",
-                kind="conv2d",
-                predecessors=tuple(sorted(a for a, b in edges if b == node)),
-                workload="conv2d",
-            )
-            for node in range(32)
-        ),
+        tuple(op(f"node{node}", *sorted(a for a, b in edges if b == node)) for node in range(32)),
     )
 
 
 def chain(length: int) -> OperatorGraph:
-    return OperatorGraph(
-        "chain",
-        tuple(
-            Operator(
-                name=f"relu{i}", kind="relu", predecessors=(i - 1,) if i else (), workload="relu"
-            )
-            for i in range(length)
-        ),
-    )
+    return OperatorGraph("chain", tuple(op(f"relu{i}", *range(i)[-1:]) for i in range(length)))
 
 
 def grouped(graph: OperatorGraph, size: int) -> InterOpSchedule:
@@ -149,12 +134,7 @@ def test_a_thousand_operators_can_be_laid_out():
     graph = OperatorGraph(
         "large",
         tuple(
-            Operator(
-                name=f"relu{i}",
-                kind="relu",
-                predecessors=tuple(sorted({max(i - 1 - i % 3, 0), max(i - 5, 0)})) if i else (),
-                workload="relu",
-            )
+            op(f"relu{i}", *sorted({max(i - 1 - i % 3, 0), max(i - 5, 0)} if i else []))
             for i in range(1000)
         ),
     )

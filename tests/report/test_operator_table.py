@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.operator_table import flops_of_launches, operator_table, operator_times
@@ -40,13 +41,7 @@ def test_rows_are_medians_over_runs():
 
 
 def test_a_merged_launch_has_the_operations_of_its_stage_and_copies_of_it_have_none():
-    graph = OperatorGraph(
-        "net",
-        tuple(
-            Operator(name=name, kind="conv2d", predecessors=(), workload=name, flops=flops)
-            for name, flops in (("a", 5), ("b", 7), ("c", 1))
-        ),
-    )
+    graph = OperatorGraph("net", (op("a", flops=5), op("b", flops=7), op("c", flops=1)))
     merged = Stage(((0,), (1,)), Strategy.MERGE)
     schedule = make_schedule(graph, (merged, Stage(((2,),))), "test")
     flops = flops_of_launches(graph, schedule)

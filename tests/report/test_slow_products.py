@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.report.slow_products import slow_products
 
 
@@ -11,15 +12,8 @@ def network(*operators: tuple[str, int]) -> OperatorGraph:
     return OperatorGraph(
         "net",
         tuple(
-            Operator(
-                name=name,
-                kind=name.rstrip("_0123456789"),
-                predecessors=(),
-                workload=name,
-                flops=1_000_000,
-                memory_bytes=memory_bytes,
-            )
-            for name, memory_bytes in operators
+            op(name, kind=name.rstrip("_0123456789"), flops=1_000_000, memory_bytes=size)
+            for name, size in operators
         ),
     )
 

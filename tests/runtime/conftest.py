@@ -89,7 +89,7 @@ def _random_relay(seed: int, size: int) -> tuple[Any, dict[str, Any]]:
         values.append(value)
         channels.append(width)
     ends = relay.Tuple([values[-1], relay.nn.batch_flatten(values[-2]), values[len(values) // 2]])
-    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(ends), ends)), params
+    return tvm.IRModule.from_expr(ends), params
 
 
 def _concat_views(graph: dict[str, Any]) -> tuple[ConcatView | None, ...]:

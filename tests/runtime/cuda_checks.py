@@ -10,9 +10,19 @@ from pathlib import Path
 
 import cuda_record
 
+from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before
 
 KINDS = ("streams", "events", "graphs", "executables", "allocations", "contexts", "held")
+
+
+def error_of(action):
+    """The error of ours that an action ends with, as text; None without one."""
+    try:
+        action()
+    except TvmIosError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 @cache

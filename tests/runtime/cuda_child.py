@@ -24,7 +24,16 @@ import cuda_record
 import cudnn_scenarios
 import numpy as np
 import tvm
-from cuda_checks import check_order, live, mark, names_of, record, stand_in, workspace_sizes
+from cuda_checks import (
+    check_order,
+    error_of,
+    live,
+    mark,
+    names_of,
+    record,
+    stand_in,
+    workspace_sizes,
+)
 from cuda_model import Model, network
 
 import tvm_ios.driver.compile_schedule
@@ -309,7 +318,7 @@ def interface(folder):
             "input": lambda: module.set_input("nothing", value),
             "output": lambda: module.get_output(9),
         }.items():
-            errors[what] = _error_of(action)
+            errors[what] = error_of(action)
     module.close()
     for what, action in {
         "run": module.run,
@@ -318,7 +327,7 @@ def interface(folder):
         "trace": module.trace,
         "time_ns": lambda: module.time_ns(1),
     }.items():
-        errors[what] = _error_of(action)
+        errors[what] = error_of(action)
     del capsule
     forgotten = model.module()
     forgotten.run()
@@ -326,31 +335,23 @@ def interface(folder):
     return seen | {"errors": errors, "live": live()}
 
 
-def _error_of(action):
-    try:
-        action()
-    except TvmIosError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
 def unfit(folder):
     """No GPU, none of this number, one that is too old, and one with too little memory."""
     model = Model(folder)
     errors = {}
     control = stand_in()
-    errors["number"] = _error_of(lambda: model.module(device=3))
+    errors["number"] = error_of(lambda: model.module(device=3))
     control.stand_in_set_capability(80)
-    errors["arch"] = _error_of(lambda: model.module(arch="sm_90"))
+    errors["arch"] = error_of(lambda: model.module(arch="sm_90"))
     control.stand_in_set_capability(100)
-    errors["newer"] = _error_of(lambda: model.module(arch="sm_90").close())
-    errors["exact"] = _error_of(lambda: model.module(arch="sm_90a"))
+    errors["newer"] = error_of(lambda: model.module(arch="sm_90").close())
+    errors["exact"] = error_of(lambda: model.module(arch="sm_90a"))
     control.stand_in_set_capability(90)
     control.stand_in_set_memory.argtypes = [ctypes.c_size_t]
     control.stand_in_set_memory(20000)
-    errors["memory"] = _error_of(model.module)
+    errors["memory"] = error_of(model.module)
     control.stand_in_set_memory(1 << 34)
-    errors["none"] = _error_of(lambda: model.module().close())
+    errors["none"] = error_of(lambda: model.module().close())
     return errors | {"live": live(), "plan": [model.plan.arena_bytes, len(model.params)]}
 
 
@@ -359,7 +360,7 @@ def no_device():
     from tvm_ios.runtime.gpu.device import CudaDevice
 
     stand_in().stand_in_set_devices(0)
-    return {"error": _error_of(CudaDevice)}
+    return {"error": error_of(CudaDevice)}
 
 
 def compiled(target, path):
@@ -397,7 +398,7 @@ def compiled(target, path):
         seen["stock"].append(list(stock.get_output(0).shape))
         del factory, stock
     seen["errors"] = [
-        _error_of(action)
+        error_of(action)
         for action in (
             lambda: model.executor(tvm.cpu()),
             lambda: model.executor(lanes=1),

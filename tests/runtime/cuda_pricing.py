@@ -6,7 +6,7 @@ import gc
 from pathlib import Path
 
 import tvm
-from cuda_checks import live, names_of, record
+from cuda_checks import error_of, live, names_of, record
 from cuda_model import Model, network
 
 TARGET = "cuda -arch=sm_90"
@@ -145,22 +145,12 @@ def no_gpu(network_name):
             )
         },
     }.items():
-        errors[name] = _error_of(lambda given=options: tvm_ios.tune(mod, params, TARGET, **given))
+        errors[name] = error_of(lambda given=options: tvm_ios.tune(mod, params, TARGET, **given))
     stand_in().stand_in_set_capability(80)
-    errors["arch"] = _error_of(lambda: tvm_ios.tune(mod, params, TARGET))
+    errors["arch"] = error_of(lambda: tvm_ios.tune(mod, params, TARGET))
     stand_in().stand_in_set_devices(0)
-    errors["none"] = _error_of(lambda: tvm_ios.tune(mod, params, TARGET))
+    errors["none"] = error_of(lambda: tvm_ios.tune(mod, params, TARGET))
     return errors
-
-
-def _error_of(action):
-    from tvm_ios.errors import TvmIosError
-
-    try:
-        action()
-    except TvmIosError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
 
 
 def kernels_tuned(network_name, database_folder, backend):

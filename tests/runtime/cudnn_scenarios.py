@@ -8,14 +8,12 @@ from dataclasses import replace
 
 import cuda_record
 import tvm
-from cuda_checks import check_order, live, mark, names_of, record, stand_in
+from cuda_checks import check_order, error_of, live, mark, names_of, record, stand_in
 from cuda_model import Model, network
 from cuda_pricing import TARGET
 from cuda_pricing import _mergeable as mergeable
 from cuda_pricing import _quick as quick
 from cuda_pricing import _quickly as quickly
-
-from tvm_ios.errors import TvmIosError
 
 OOM = 2
 
@@ -168,17 +166,17 @@ def cudnn_missing(folder):
     plan = model.with_cudnn()
     found, errors = library.cudnn_libraries, {}
     library.cudnn_libraries = lambda: ("libcudnn_of_nobody.so.9",)
-    errors["none"] = _error_of(lambda: model.module(plan))
-    errors["tune"] = _error_of(
+    errors["none"] = error_of(lambda: model.module(plan))
+    errors["tune"] = error_of(
         lambda: tvm_ios.tune(*network("small"), "cuda -arch=sm_90", options=_by_cudnn())
     )
     library.cudnn_libraries = found
     control = ctypes.CDLL(found()[0])
     control.cudnn_stand_in_set_version(8907)
-    errors["old"] = _error_of(lambda: model.module(plan))
+    errors["old"] = error_of(lambda: model.module(plan))
     control.cudnn_stand_in_set_version(91002)
-    errors["plain"] = _error_of(lambda: model.module().close())
-    errors["found"] = _error_of(lambda: model.module(plan).close())
+    errors["plain"] = error_of(lambda: model.module().close())
+    errors["found"] = error_of(lambda: model.module(plan).close())
     return errors | {"live": live()}
 
 
@@ -199,7 +197,7 @@ def cudnn_inject(folder, graphs, code=5000):
         row = {"call": call.name, "kernel": "kernel" in call.fields}
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            row["error"] = _error_of(lambda: _life(model, plan, graphs))
+            row["error"] = error_of(lambda: _life(model, plan, graphs))
         row |= {"warnings": [str(each.message) for each in warned], "live": live()}
         row["pending"] = stand_in().stand_in_pending()
         stand_in().stand_in_fail(b"", 0, 0)
@@ -220,8 +218,8 @@ def cudnn_workspace(folder):
     errors = {}
     with model.module(plan) as module:
         stand_in().stand_in_fail(b"cuMemAlloc_v2", 0, OOM)
-        errors["memory"] = _error_of(module.run)
-        errors["after"] = _error_of(module.run)
+        errors["memory"] = error_of(module.run)
+        errors["after"] = error_of(module.run)
     unknown = [
         replace(a, call=_by_algorithm(a.call, 5))
         if a.call and a.call.descriptor.convolution.relu
@@ -229,7 +227,7 @@ def cudnn_workspace(folder):
         for a in plan.launches
     ]
     with model.module(replace(plan, launches=tuple(unknown))) as module:
-        errors["refused"] = _error_of(module.run)
+        errors["refused"] = error_of(module.run)
     return errors | {"live": live()}
 
 
@@ -374,11 +372,3 @@ def _life(model, plan, graphs):
         module.set_input(name, value)
         module.run()
         module.run()
-
-
-def _error_of(action):
-    try:
-        action()
-    except TvmIosError as error:
-        return f"{type(error).__name__}: {error}"
-    return None

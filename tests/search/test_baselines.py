@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import OptionError
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -15,11 +16,9 @@ from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 @st.composite
 def graphs(draw):
     operators = tuple(
-        Operator(
-            name=f"o{head}",
-            kind="k",
-            predecessors=tuple(t for t in range(head) if draw(st.integers(0, 2)) == 0),
-            workload="w",
+        op(
+            f"o{head}",
+            *(t for t in range(head) if draw(st.integers(0, 2)) == 0),
             schedulable=draw(st.integers(0, 4)) > 0,
         )
         for head in range(draw(st.integers(0, 10)))
@@ -37,10 +36,7 @@ def test_schedules_are_right(graph, streams):
 
 def test_what_does_not_fit_goes_first_in_the_next_stage():
     rows = [(), (), (), (0,), (1,)]
-    operators = tuple(
-        Operator(name=str(i), kind="k", predecessors=row, workload="w")
-        for i, row in enumerate(rows)
-    )
+    operators = tuple(op(str(i), *row) for i, row in enumerate(rows))
     schedule = greedy_schedule(OperatorGraph("g", operators), 2)
     assert [stage.groups for stage in schedule.stages] == [
         ((0,), (1,)),

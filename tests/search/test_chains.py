@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import networkx as nx
@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests import operator_graphs
+from tests.operator_graphs import CONV
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.search.block_graph import make_block_graph
@@ -27,22 +29,7 @@ from tvm_ios.search.state_space import WEIGHT_SHIFT
 from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
 
 CONCURRENT = frozenset({Strategy.CONCURRENT})
-CONV = Convolution(
-    operand="x",
-    plain_operand=True,
-    input_shape=(4, 8, 8),
-    out_channels=4,
-    kernel=(1, 1),
-    strides=(1, 1),
-    padding=(0, 0, 0, 0),
-    epilogue="relu",
-)
-
-
-def op(name, *predecessors, **more):
-    return Operator(
-        name=name, kind="k", predecessors=predecessors, workload=f"w-{name}", flops=1, **more
-    )
+op = partial(operator_graphs.op, flops=1)
 
 
 @st.composite

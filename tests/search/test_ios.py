@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import CostError, GraphError, SearchError
@@ -20,13 +21,7 @@ def make_graph(predecessors, barriers=(), name="g"):
     return OperatorGraph(
         name,
         tuple(
-            Operator(
-                name=f"op{i}",
-                kind="k",
-                predecessors=tuple(row),
-                workload="w",
-                schedulable=i not in barriers,
-            )
+            op(f"op{i}", *row, workload="w", schedulable=i not in barriers)
             for i, row in enumerate(predecessors)
         ),
     )
@@ -90,26 +85,14 @@ class MergesPay:
 def siblings(kernels):
     """Convolutions of one input, and something that reads all of them."""
     operators = [
-        Operator(
-            name=f"conv{position}",
-            kind="conv2d",
-            predecessors=(),
+        op(
+            f"conv{position}",
             workload="w",
-            convolution=Convolution(
-                operand="x",
-                plain_operand=True,
-                input_shape=(4, 8, 8),
-                out_channels=4,
-                kernel=kernel,
-                strides=(1, 1),
-                padding=(kernel[0] // 2, kernel[1] // 2) * 2,
-                epilogue="relu",
-            ),
+            convolution=replace(CONV, kernel=kernel, padding=(kernel[0] // 2, kernel[1] // 2) * 2),
         )
         for position, kernel in enumerate(kernels)
     ]
-    last = Operator(name="last", kind="k", predecessors=tuple(range(len(kernels))), workload="w")
-    return OperatorGraph("siblings", (*operators, last))
+    return OperatorGraph("siblings", (*operators, op("last", *range(len(kernels)))))
 
 
 @given(
@@ -260,8 +243,6 @@ def test_numpy_prices_are_taken():
 
 
 def test_an_ill_formed_graph():
-    graph = OperatorGraph(
-        "g", (Operator(name="a", kind="k", predecessors=(), workload="w", flops=-1),)
-    )
+    graph = OperatorGraph("g", (op("a", flops=-1),))
     with pytest.raises(GraphError, match="flops -1"):
         search_ios(graph, Longest())

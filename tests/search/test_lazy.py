@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operator_graphs import CONV, op
 from tvm_ios.core.endings import EndingRule
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.search.ios import search_ios
@@ -74,12 +76,7 @@ def problems(draw):
     """Random graphs with the synthetic cost, for which both bounds are true."""
     count = draw(st.integers(1, 8))
     operators = tuple(
-        Operator(
-            name=str(head),
-            kind="k",
-            predecessors=tuple(t for t in range(head) if draw(st.integers(0, 2)) == 0),
-            workload="w",
-        )
+        op(str(head), *(t for t in range(head) if draw(st.integers(0, 2)) == 0), workload="w")
         for head in range(count)
     )
     number = st.integers(1, 500)
@@ -350,24 +347,8 @@ class WholesPay:
 
 @given(costs=st.lists(st.integers(30, 60), min_size=3, max_size=6), bonus=st.integers(0, 30))
 def test_stages_may_cost_less_than_a_part_of_them_where_the_model_says_so(costs, bonus):
-    convolution = Convolution(
-        operand="x",
-        plain_operand=True,
-        input_shape=(8, 8, 8),
-        out_channels=8,
-        kernel=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0, 0, 0),
-        epilogue="",
-    )
-    operators = [
-        Operator(
-            name=str(index), kind="conv2d", predecessors=(), workload="w", convolution=convolution
-        )
-        for index in range(len(costs))
-    ]
-    last = Operator(name="last", kind="pool", predecessors=(), workload="w")
-    graph = OperatorGraph("convolutions", (*operators, last))
+    operators = [op(str(index), workload="w", convolution=CONV) for index in range(len(costs))]
+    graph = OperatorGraph("convolutions", (*operators, op("last")))
     model = WholesPay([*costs, 10], bonus)
     lazy = search_ios(graph, model, SearchOptions(max_chain_size=3))
     exhaustive = search_ios(graph, model, SearchOptions(), lazy=False)
@@ -384,27 +365,14 @@ def test_merges_that_cost_less_than_a_member_are_found(one_block, native):
         ([copy, [147968, 512, 1]], 8, 3),
         ([copy, [16896, 512, 1]], 8, 1),
     ]
-    operators = [Operator(name="first", kind="k", predecessors=(), workload="w")]
-    operators += [
-        Operator(
-            name=f"convolution {size}x{size} to {channels}",
-            kind="conv2d",
-            predecessors=(0,),
-            workload="w",
-            convolution=Convolution(
-                operand="x",
-                plain_operand=True,
-                input_shape=(32, 8, 8),
-                out_channels=channels,
-                kernel=(size, size),
-                strides=(1, 1),
-                padding=(size // 2,) * 4,
-                epilogue="",
-            ),
+    operators = [op("first")]
+    for _, channels, size in convolutions:
+        window = {"kernel": (size, size), "padding": (size // 2,) * 4}
+        convolution = replace(
+            CONV, input_shape=(32, 8, 8), out_channels=channels, epilogue="", **window
         )
-        for _, channels, size in convolutions
-    ]
-    operators.append(Operator(name="last", kind="k", predecessors=(1, 2, 3, 4), workload="w"))
+        operators.append(op(f"{size}x{size} to {channels}", 0, convolution=convolution))
+    operators.append(op("last", 1, 2, 3, 4))
     rows = [[[1000, 1000, 1]], *(row for row, _, _ in convolutions), [[500, 1000, 1]]]
     constants = SyntheticConstants(
         peak_per_ns=1000, saturation=1000, launch_ns=0, host_ns=0, barrier_ns=200

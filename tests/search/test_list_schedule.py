@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import permutations, product
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import operator_graphs
+from tests.operator_graphs import CONV
 from tests.search.list_bounds import lower_bound_ns
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import OptionError, ScheduleError
@@ -22,22 +25,7 @@ from tvm_ios.search.list_schedule import OperatorTimes, list_problem, list_sched
 from tvm_ios.search.list_search import ListOptions
 
 FEW = ListOptions(draws=40, moves=160)
-CONV = Convolution(
-    operand="x",
-    plain_operand=True,
-    input_shape=(4, 8, 8),
-    out_channels=4,
-    kernel=(1, 1),
-    strides=(1, 1),
-    padding=(0, 0, 0, 0),
-    epilogue="relu",
-)
-
-
-def op(name, *predecessors, **more):
-    return Operator(
-        name=name, kind="k", predecessors=predecessors, workload=name, output_elements=250, **more
-    )
+op = partial(operator_graphs.op, output_elements=250)
 
 
 @st.composite

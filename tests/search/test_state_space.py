@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operator_graphs import CONV, op
 from tvm_ios.core.endings import (
     EndingRule,
     admissible_groups,
     descendant_masks,
     disjoint_unions,
 )
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph, bits_of, mask_of
+from tvm_ios.core.graph import OperatorGraph, bits_of, mask_of
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.search.block_graph import make_block_graph, mergeable_sets
@@ -24,16 +25,6 @@ from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.python_space import PythonStateSpace
 from tvm_ios.search.state_space import WEIGHT_SHIFT, TooManyTransitionsError
 
-CONV = Convolution(
-    operand="x",
-    plain_operand=True,
-    input_shape=(4, 8, 8),
-    out_channels=4,
-    kernel=(1, 1),
-    strides=(1, 1),
-    padding=(0, 0, 0, 0),
-    epilogue="relu",
-)
 KINDS = [
     None,
     CONV,
@@ -50,10 +41,9 @@ def graphs(draw, most=6):
     return OperatorGraph(
         "g",
         tuple(
-            Operator(
-                name=f"o{head}",
-                kind="k",
-                predecessors=tuple(t for t in range(head) if draw(st.integers(0, 2)) == 0),
+            op(
+                f"o{head}",
+                *(t for t in range(head) if draw(st.integers(0, 2)) == 0),
                 workload="w",
                 convolution=draw(st.sampled_from(KINDS)),
             )
@@ -244,10 +234,7 @@ def test_mergeable_sets(graph, options):
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_widest_block_the_kernel_takes(kind):
     # Two chains of 32: the masks use bit 63, and the counts need more than 64 bits.
-    operators = tuple(
-        Operator(name=str(i), kind="k", predecessors=(i - 2,) if i > 1 else (), workload="w")
-        for i in range(64)
-    )
+    operators = tuple(op(str(i), *range(i - 1)[-1:], workload="w") for i in range(64))
     block = make_block_graph(OperatorGraph("chains", operators), range(64))
     space = kind(block, SearchOptions())
     assert space.num_states == 33 * 33 - 1
@@ -257,10 +244,7 @@ def test_the_widest_block_the_kernel_takes(kind):
 
 
 def test_counts_beyond_any_machine_word():
-    operators = tuple(
-        Operator(name=str(i), kind="k", predecessors=(i - 3,) if i > 2 else (), workload="w")
-        for i in range(60)
-    )
+    operators = tuple(op(str(i), *range(i - 2)[-1:], workload="w") for i in range(60))
     block = make_block_graph(OperatorGraph("chains", operators), range(60))
     limits = SearchOptions(max_group_size=1)
     native = NativeStateSpace(block, limits)
@@ -269,9 +253,7 @@ def test_counts_beyond_any_machine_word():
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_too_many_transitions(kind):
-    operators = tuple(
-        Operator(name=str(i), kind="k", predecessors=(), workload="w") for i in range(8)
-    )
+    operators = tuple(op(str(i), workload="w") for i in range(8))
     block = make_block_graph(OperatorGraph("wide", operators), range(8))
     with pytest.raises(TooManyTransitionsError, match="more than 100 transitions"):
         kind(block, SearchOptions(max_block_transitions=100))
@@ -280,10 +262,7 @@ def test_too_many_transitions(kind):
 
 
 def test_choice_of_the_space():
-    operators = tuple(
-        Operator(name=str(i), kind="k", predecessors=(i - 1,) if i else (), workload="w")
-        for i in range(65)
-    )
+    operators = tuple(op(str(i), *range(i)[-1:], workload="w") for i in range(65))
     graph = OperatorGraph("chain", operators)
     small, large = make_block_graph(graph, range(64)), make_block_graph(graph, range(65))
     assert isinstance(make_state_space(small, SearchOptions()), NativeStateSpace)

@@ -32,6 +32,7 @@ __all__ = [
     "readers_of",
     "rebuild",
     "resolve_field",
+    "spanned",
     "with_body",
 ]
 
@@ -168,6 +169,11 @@ def producers_of(argument: relay.Expr) -> list[relay.Call]:
 def copy_call(call: relay.Call, arguments: Iterable[relay.Expr]) -> relay.Call:
     """Call of the same kernel on other arguments."""
     return relay.Call(call.op, list(arguments), call.attrs, call.type_args, call.span)
+
+
+def spanned(made: relay.Call, call: relay.Call) -> relay.Call:
+    """Copy of a call that has the name of another one in the model."""
+    return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
 
 
 def with_body(module: tvm.IRModule, body: relay.Expr) -> tvm.IRModule:

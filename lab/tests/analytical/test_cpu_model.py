@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.tests.analytical.test_stages import graph_of, staged_works
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.protocol import DescribedModel, FloorModel, LaneModel, LowerBoundModel
 from tvm_ios.errors import CostError
@@ -110,22 +111,11 @@ def test_small_operators_stay_on_one_lane():
 
 
 def test_merged_convolutions_are_one_kernel():
-    convolution = Convolution(
-        operand="stem",
-        plain_operand=True,
-        input_shape=(32, 7, 7),
-        out_channels=8,
-        kernel=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0, 0, 0),
-        epilogue="relu",
-    )
+    convolution = replace(CONV, input_shape=(32, 7, 7), out_channels=8)
     operators = [
-        Operator(
-            name=f"c{index}",
+        op(
+            f"c{index}",
             kind="conv2d",
-            predecessors=(),
-            workload="w",
             flops=2 * 8 * 49 * 32,
             memory_bytes=4 * (32 * 49 + 8 * 49 + 8 * 32),
             output_elements=8 * 49,

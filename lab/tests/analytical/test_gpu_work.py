@@ -6,28 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.core.graph import Convolution, Operator
+from tests import operator_graphs
+from tests.operator_graphs import op
 from tvm_ios.errors import ScheduleError
 from tvm_ios_lab.analytical.gpu import GPU
 from tvm_ios_lab.analytical.gpu_kernel import kernel_time
 from tvm_ios_lab.analytical.gpu_work import copy_work, merged_work, operator_work, recorded_work
 from tvm_ios_lab.problems.synthetic import PrimitiveWork
 
-CONV = Convolution(
-    operand="x",
-    plain_operand=True,
-    input_shape=(16, 10, 10),
-    out_channels=32,
-    kernel=(3, 3),
-    strides=(1, 1),
-    padding=(1, 1, 1, 1),
-    epilogue="relu",
-)
-POINTWISE = replace(CONV, kernel=(1, 1), padding=(0, 0, 0, 0), out_channels=8)
+POINTWISE = replace(operator_graphs.CONV, input_shape=(16, 10, 10), out_channels=8)
+CONV = replace(POINTWISE, kernel=(3, 3), padding=(1, 1, 1, 1), out_channels=32)
 
 
 def operator(kind="conv2d", **fields):
-    return Operator(name="o", kind=kind, predecessors=(), workload="w", **fields)
+    return op("o", kind=kind, **fields)
 
 
 @pytest.mark.parametrize("images", [1, 4])

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios_lab.analytical.gpu import GPU, GPU_NAMES
 from tvm_ios_lab.analytical.gpu_kernel import Kernels
@@ -46,13 +47,7 @@ def settings(draw):
 
 
 def graph_of(count):
-    return OperatorGraph(
-        "g",
-        tuple(
-            Operator(name=str(index), kind="k", predecessors=(), workload="w")
-            for index in range(count)
-        ),
-    )
+    return OperatorGraph("g", tuple(op(str(index)) for index in range(count)))
 
 
 @st.composite
@@ -117,15 +112,12 @@ def merges(draw):
     kernels = draw(st.lists(st.sampled_from([1, 3, 5]), min_size=2, max_size=3))
     side, channels = draw(st.integers(5, 40)), draw(st.integers(1, 300))
     return [
-        Convolution(
-            operand="x",
-            plain_operand=True,
+        replace(
+            CONV,
             input_shape=(channels, side, side),
             out_channels=draw(st.integers(1, 300)),
             kernel=(kernel, kernel),
-            strides=(1, 1),
             padding=(kernel // 2,) * 4,
-            epilogue="relu",
         )
         for kernel in kernels
     ]
@@ -133,10 +125,7 @@ def merges(draw):
 
 @given(merges(), settings())
 def test_a_merge_costs_at_least_its_largest_member(members, chosen):
-    operators = tuple(
-        Operator(name=str(i), kind="conv2d", predecessors=(), workload="w", convolution=member)
-        for i, member in enumerate(members)
-    )
+    operators = tuple(op(str(i), convolution=member) for i, member in enumerate(members))
     works = []
     for member in members:
         outputs = member.out_channels * member.input_shape[1] ** 2
@@ -149,20 +138,9 @@ def test_a_merge_costs_at_least_its_largest_member(members, chosen):
 
 
 def test_a_merge_adds_its_bias_by_one_kernel_where_members_do():
-    member = Convolution(
-        operand="x",
-        plain_operand=True,
-        input_shape=(64, 28, 28),
-        out_channels=64,
-        kernel=(3, 3),
-        strides=(1, 1),
-        padding=(1, 1, 1, 1),
-        epilogue="identity",
-    )
-    operators = tuple(
-        Operator(name=name, kind="conv2d", predecessors=(), workload="w", convolution=member)
-        for name in "ab"
-    )
+    window = {"kernel": (3, 3), "padding": (1, 1, 1, 1)}
+    member = replace(CONV, input_shape=(64, 28, 28), out_channels=64, epilogue="identity", **window)
+    operators = tuple(op(name, convolution=member) for name in "ab")
     outputs = 64 * 784
     works = recorded_work([PrimitiveWork(outputs * 577, outputs, 1)], member)
     biased = (*works, copy_work(works[0]))

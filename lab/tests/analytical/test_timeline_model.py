@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests import operator_graphs
+from tests.operator_graphs import op
+from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.cost.protocol import DescribedModel, FloorModel, LowerBoundModel
 from tvm_ios.errors import CostError, OptionError, ScheduleError
@@ -18,25 +20,23 @@ from tvm_ios_lab.analytical.gpu import GPU
 from tvm_ios_lab.analytical.gpu_work import KernelWork
 from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost, Kernels, Launching
 
-CONV = Convolution(
+CONV = replace(
+    operator_graphs.CONV,
     operand="stem",
-    plain_operand=True,
     input_shape=(64, 28, 28),
     out_channels=64,
     kernel=(3, 3),
-    strides=(1, 1),
     padding=(1, 1, 1, 1),
-    epilogue="relu",
 )
 
 
 def conv(name, convolution=CONV, predecessors=(0,)):
     outputs = convolution.out_channels * 784
     window = 64 * convolution.kernel[0] * convolution.kernel[1]
-    return Operator(
-        name=name,
+    return op(
+        name,
+        *predecessors,
         kind="conv2d",
-        predecessors=predecessors,
         workload=f"{convolution}",
         flops=2 * outputs * window,
         memory_bytes=4 * (64 * 784 + outputs + convolution.out_channels * window),
@@ -46,11 +46,10 @@ def conv(name, convolution=CONV, predecessors=(0,)):
 
 
 def concatenation(predecessors, outputs, *, view):
-    return Operator(
-        name="concat",
+    return op(
+        "concat",
+        *predecessors,
         kind="concatenate",
-        predecessors=predecessors,
-        workload="concat",
         memory_bytes=8 * outputs,
         output_elements=outputs,
         view=view,
@@ -155,11 +154,10 @@ def joined_branches(draw):
     size = channels * side**2
 
     def stream(name, kind, predecessors, elements):
-        return Operator(
-            name=name,
+        return op(
+            name,
+            *predecessors,
             kind=kind,
-            predecessors=predecessors,
-            workload=name,
             memory_bytes=8 * elements,
             output_elements=elements,
             flops=0 if kind == "concatenate" else elements,

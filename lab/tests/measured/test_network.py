@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.models.count import count
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.errors import CostError
 from tvm_ios.search.baselines import greedy_schedule
 from tvm_ios_lab.harness.cpu_run import CpuRun
@@ -15,11 +16,10 @@ from tvm_ios_lab.measured.network import PricedNetwork, network_of
 
 
 def graph_of(*predecessors, name):
-    operators = tuple(
-        Operator(name=f"op{n}", kind="conv2d", predecessors=each, workload=f"{name} {n}", flops=1)
-        for n, each in enumerate(predecessors)
+    rows = enumerate(predecessors)
+    return OperatorGraph(
+        name, tuple(op(f"op{n}", *row, workload=f"{name} {n}", flops=1) for n, row in rows)
     )
-    return OperatorGraph(name, operators)
 
 
 class Unsettled(PricedNetwork):

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,7 +17,7 @@ from tvm import relay
 from tvm.relay.testing import resnet_3d
 
 from tests.models.count import count
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.models import bert_base, by_name, dcgan, resnet3d_18
 from tvm_ios.models.activation import Activation
 from tvm_ios.models.builder import NetworkBuilder, Pooling
@@ -165,9 +164,8 @@ def test_batch_normalisation_is_folded_where_a_convolution_is_beside_it(
     image = np.random.default_rng(0).standard_normal(network.input_shape, dtype=np.float32)
 
     def run(mod, values):
-        executor = stock_executor(reference_build(mod, dict(values), "llvm", opt_level=0))
-        executor.run(data=image)
-        return executor.get_output(0).numpy()
+        built = reference_build(mod, dict(values), "llvm", opt_level=0)
+        return stock_outputs(built, data=image)[0]
 
     np.testing.assert_allclose(run(described, weights), run(module, params), rtol=2e-3, atol=1e-5)
 
@@ -264,8 +262,7 @@ def refused(body):
     from tvm_ios_lab.peers.describe import describe
     from tvm_ios_lab.peers.errors import PeerError
 
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    module = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(body))
     with pytest.raises(PeerError) as caught:
         describe(module, name="odd")
     return str(caught.value)
@@ -411,28 +408,6 @@ def test_table_without_results_names_the_command(tmp_path, capsys):
     assert "python -m tvm_ios_lab.peers.measure" in capsys.readouterr().err
 
 
-def test_profile_finds_the_convolution_that_was_fused_with_what_follows(tmp_path):
-    from tvm_ios_lab.peers.profile_onnxruntime import kernels_of_trace
-
-    case = small_case(tmp_path)
-    nodes = case.network.nodes
-    (last,) = [node for node in nodes if node.operator == "add" and len(node.inputs) == 2]
-    one_by_one = next(node for node in nodes if node.weight and node.kernel == (1, 1))
-    weight = [16, 16, 1, 1]  # its channels, padded
-    event = {
-        "cat": "Node",
-        "name": f"{last.output}_nchwc_kernel_time",
-        "dur": 7,
-        "args": {
-            "node_index": "0",
-            "op_name": "Conv",
-            "input_type_shape": [{"float": [1, 16, 5, 5]}, {"float": weight}],
-        },
-    }
-    (kernel,) = kernels_of_trace([event] * 50, case)
-    assert (kernel.kind, kernel.node, kernel.run_us) == ("Conv 1x1", one_by_one, 7.0)
-
-
 def test_a_network_is_written_as_onnx_where_that_is_missing_or_old(tmp_path):
     from tvm_ios_lab.peers.onnx_file import current_onnx
 
@@ -442,17 +417,6 @@ def test_a_network_is_written_as_onnx_where_that_is_missing_or_old(tmp_path):
     assert current_onnx(case, tmp_path).stat().st_mtime_ns == written
     os.utime(path, (0, 0))
     assert current_onnx(case, tmp_path).stat().st_mtime_ns >= written
-
-
-def test_a_network_that_was_imported_has_no_profile_by_convolution(tmp_path, capsys):
-    from tvm_ios_lab.peers.network import write_case
-    from tvm_ios_lab.peers.profile_onnxruntime import main
-
-    folder = tmp_path / "small_bs1"
-    case = small_case(folder)
-    write_case(replace(case, network=replace(case.network, nodes=()), weights={}), folder)
-    assert main(["small", "--folder", str(tmp_path)]) == 1
-    assert "was imported, and nobody has described its convolutions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], [".venv"]])
@@ -476,12 +440,7 @@ def test_exported_reference_is_what_optimised_tvm_computes(reference_build, tmp_
     case = read_case(tmp_path)
     module, params = by_name("randwire_small")()
     built = reference_build(module, params, "llvm")
-    executor = stock_executor(built)
-
-    def run(image):
-        executor.run(data=image)
-        return executor.get_output(0).numpy()
-
-    assert relative_error(run(case.input), case.reference) < 1e-4
+    (found,), (of_nothing,) = (stock_outputs(built, data=case.input * n) for n in (1, 0))
+    assert relative_error(found, case.reference) < 1e-4
     # The input shows: without it the output would be another one.
-    assert relative_error(run(case.input * 0), case.reference) > 0.4
+    assert relative_error(of_nothing, case.reference) > 0.4

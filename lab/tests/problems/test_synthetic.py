@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tests.operator_graphs import CONV, op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import CostError
 from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
@@ -13,25 +16,12 @@ CONSTANTS = SyntheticConstants(peak_per_ns=10, saturation=100, launch_ns=5, host
 
 
 def conv(kernel):
-    return Convolution(
-        operand="x",
-        plain_operand=True,
-        input_shape=(4, 5, 5),
-        out_channels=2,
-        kernel=kernel,
-        strides=(1, 1),
-        padding=(kernel[0] // 2, kernel[1] // 2, kernel[0] // 2, kernel[1] // 2),
-        epilogue="relu",
-    )
+    padding = (kernel[0] // 2, kernel[1] // 2) * 2
+    return replace(CONV, input_shape=(4, 5, 5), out_channels=2, kernel=kernel, padding=padding)
 
 
 GRAPH = OperatorGraph(
-    "g",
-    (
-        Operator(name="a", kind="k", predecessors=(), workload="a", convolution=conv((1, 3))),
-        Operator(name="b", kind="k", predecessors=(), workload="b", convolution=conv((3, 1))),
-        Operator(name="c", kind="k", predecessors=(), workload="c"),
-    ),
+    "g", (op("a", convolution=conv((1, 3))), op("b", convolution=conv((3, 1))), op("c"))
 )
 MODEL = SyntheticCostModel(
     CONSTANTS,

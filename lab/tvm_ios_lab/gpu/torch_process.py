@@ -7,7 +7,6 @@ import select
 import subprocess
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tvm_ios.measure.sampling import TimedRuns
@@ -72,12 +71,7 @@ class TorchProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._process.kill()
         self._process.communicate()
 

@@ -9,7 +9,6 @@ import platform
 import struct
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tvm_ios.errors import HostError
@@ -87,12 +86,7 @@ class EventCounter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

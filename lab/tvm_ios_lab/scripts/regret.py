@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -48,7 +49,7 @@ seconds = time.perf_counter() - begin
 model.export_library(file)
 print(json.dumps({"network": name, "seconds": seconds, **json.loads(model.report().to_json())}))
 """
-"""One call of ``tune``, which prints its report."""
+"""Program that tunes a network, exports the model and prints the report of ``tune`` as JSON."""
 KEPT = ("network", "seconds", "kept", "outcome", "reason", "phase_s", "notes", "comparison")
 """Fields of a report that are kept beside the file."""
 BURN = """
@@ -101,7 +102,7 @@ def burner() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def regrets(raced: Comparison) -> dict[str, float]:
-    """By how much longer each contestant takes than the fastest, as a fraction."""
+    """Regret of each contestant: its time over that of the fastest one, less 1."""
     best = raced.fastest()
     return {
         name: max(0.0, median(raced.ratios(best, over=name)) - 1) if name != best else 0.0
@@ -136,8 +137,7 @@ def regret_rows(
 
 
 def _counted(names: Iterator[str]) -> str:
-    found = list(names)
-    return ", ".join(f"{found.count(name)} {name}" for name in sorted(set(found)))
+    return ", ".join(f"{count} {name}" for name, count in sorted(Counter(names).items()))
 
 
 def _tune(network: str, arguments: argparse.Namespace, number: int) -> None:

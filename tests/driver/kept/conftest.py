@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.driver.kept.store import KeptResult, KeptResults
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.plan.image import PLAN_VERSION
@@ -62,9 +63,7 @@ def export(content: bytes) -> Callable[[Path], None]:
 
 
 def _report() -> TuneReport:
-    graph = OperatorGraph(
-        "net", (Operator(name="stem", kind="stem", workload="stem", predecessors=()),)
-    )
+    graph = OperatorGraph("net", (op("stem"),))
     schedule = sequential_schedule(graph)
     rounds = tuple(CompareRound(run_ns=(1e6 + i,), ping_pong_ns=50.0, slow=False) for i in range(7))
     return TuneReport(

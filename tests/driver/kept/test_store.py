@@ -7,8 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -139,11 +139,8 @@ def test_writers_of_one_key_never_leave_half_a_result(make_result):
             if found is None or len(set(found.path.read_bytes()[:5000])) != 1:
                 wrong.append(found)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(work, range(4)))
     assert not wrong
 
 

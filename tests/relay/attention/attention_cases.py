@@ -6,6 +6,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tests import relay_modules
 from tvm_ios.kernels.vector_math import with_arithmetic
 from tvm_ios.relay.attention import attention_kernel
 
@@ -46,8 +47,8 @@ def joined(result, sequences, heads):
 
 
 def typed(result):
-    function = relay.Function(relay.analysis.free_vars(result), result)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+    """Typed function of an expression of its free variables."""
+    return relay_modules.typed(result)["main"]
 
 
 def run(function, arrays, target=TARGETS[0]):
@@ -59,12 +60,6 @@ def run(function, arrays, target=TARGETS[0]):
     result = tvm.nd.empty(tuple(map(int, function.ret_type.shape)))
     library["kernel"](*map(tvm.nd.array, arrays), result)
     return result.numpy()
-
-
-def inputs(function, seed=0):
-    random = np.random.default_rng(seed)
-    shapes = [tuple(map(int, each.checked_type.shape)) for each in function.params]
-    return [random.standard_normal(shape).astype("float32") for shape in shapes]
 
 
 def heads_of(matrix, sequences, heads):

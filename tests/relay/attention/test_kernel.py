@@ -11,13 +11,13 @@ from tests.relay.attention.attention_cases import (
     attended,
     by_head,
     heads_of,
-    inputs,
     joined,
     matrices,
     product,
     run,
     typed,
 )
+from tests.relay_modules import random_arrays
 from tvm_ios.relay.attention import has_attention_kernel
 
 SHAPES = [
@@ -33,7 +33,7 @@ SHAPES = [
 
 
 def close(function, expected, arrays=None, target=TARGETS[0]):
-    arrays = inputs(function) if arrays is None else arrays
+    arrays = random_arrays(function) if arrays is None else arrays
     np.testing.assert_allclose(run(function, arrays, target), expected(*arrays), rtol=0, atol=1e-5)
 
 
@@ -75,7 +75,7 @@ def test_a_bias_of_each_head_and_a_mask_of_each_window():
         return relay.reshape(mask + (split + bias), (-1, rows, rows))
 
     function = plain(shape, steps)
-    arrays = inputs(function)
+    arrays = random_arrays(function)
     named = dict(zip([each.name_hint for each in function.params], arrays, strict=True))
     both = named["bias"].astype("float64") + named["mask"]
     expected = attended(*parts(shape, named["q"], named["k"], named["v"]), 0.3, both)
@@ -87,7 +87,7 @@ def test_keys_that_are_masked_have_no_share(least):
     shape = (1, 1, 6, 20, 8, 8)
     mask = relay.var("mask", shape=(6, 20))
     function = plain(shape, lambda scores: scores + mask)
-    arrays = inputs(function)
+    arrays = random_arrays(function)
     place = [each.name_hint for each in function.params].index("mask")
     arrays[place] = np.where(np.tri(6, 20) > 0, 0.0, least).astype("float32")
     if np.isfinite(least):

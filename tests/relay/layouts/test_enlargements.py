@@ -7,17 +7,13 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.stock import stock_executor
+from tests.relay_modules import typed
+from tests.stock import stock_outputs
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.layouts.enlargements import lay_out_small_images
 
 SHAPE = (1, 4, 5, 3)
-
-
-def typed(body: relay.Expr) -> tvm.IRModule:
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
 
 def enlarged(size: tuple[int, int], **attributes) -> relay.Expr:
@@ -29,10 +25,9 @@ def moved(value: relay.Expr) -> relay.Expr:
 
 
 def output_of(mod: tvm.IRModule) -> np.ndarray:
+    values = np.random.default_rng(1).uniform(-1, 1, SHAPE).astype("float32")
     with tvm_pipeline():
-        module = stock_executor(relay.build(mod, "llvm"))
-    module.run(x=np.random.default_rng(1).uniform(-1, 1, SHAPE).astype("float32"))
-    return module.get_output(0).numpy()
+        return stock_outputs(relay.build(mod, "llvm"), x=values)[0]
 
 
 @pytest.mark.parametrize(

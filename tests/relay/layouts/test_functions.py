@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.relay.layouts.functions import PlacedConvolution, placed_convolution
 from tvm_ios.runtime.libraries.onednn.matching.matched_call import match_call
-
-
-def typed(body: relay.Expr) -> relay.Call:
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"].body
 
 
 def convolution(channels: tuple[int, int], layout: str = "NCHW", **more) -> relay.Call:
@@ -25,7 +20,7 @@ def convolution(channels: tuple[int, int], layout: str = "NCHW", **more) -> rela
     sizes |= {"O": outputs, "I": inputs // more.get("groups", 1)}
     weight = relay.var("w", shape=[sizes[axis] for axis in kernel])
     value = relay.nn.conv2d(data, weight, data_layout=layout, kernel_layout=kernel, **more)
-    return typed(value)
+    return typed(value)["main"].body
 
 
 def placed(channels: tuple[int, int], **more) -> PlacedConvolution:
@@ -80,7 +75,7 @@ def test_channels_are_not_padded_where_nobody_wants_it():
 def test_a_transposed_convolution_is_in_one_piece_with_channels_last_only():
     data, weight = relay.var("x", shape=(1, 16, 4, 5)), relay.var("w", shape=(16, 24, 2, 2))
     value = relay.nn.conv2d_transpose(data, weight, channels=24, kernel_size=(2, 2), strides=(2, 2))
-    found = placed_convolution(typed(value))
+    found = placed_convolution(typed(value)["main"].body)
     assert found.in_blocks(16) is None
     call = match_call(found.channels_last())
     assert call.as_text().startswith(
@@ -99,4 +94,4 @@ def test_what_is_laid_out_already_has_no_place():
         data_layout="NCHW8c",
         kernel_layout="OIHW8i8o",
     )
-    assert placed_convolution(typed(value)) is None
+    assert placed_convolution(typed(value)["main"].body) is None

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import tvm_pipeline
@@ -43,18 +43,16 @@ def model():
     value = relay.nn.conv2d_transpose(
         value, weights["t"], channels=8, kernel_size=(2, 2), strides=(2, 2)
     )
-    function = relay.Function(relay.analysis.free_vars(value), value)
     params = {
         name: random.uniform(0.1, 1, shape).astype("float32") for name, shape in shapes.items()
     }
-    return tvm.IRModule.from_expr(function), params
+    return tvm.IRModule.from_expr(value), params
 
 
 def output_of(mod, params=None):
+    values = np.random.default_rng(1).uniform(-1, 1, (1, 3, 8, 8)).astype("float32")
     with tvm_pipeline():
-        module = stock_executor(relay.build(mod, TARGET, params=params))
-    module.run(x=np.random.default_rng(1).uniform(-1, 1, (1, 3, 8, 8)).astype("float32"))
-    return module.get_output(0).numpy()
+        return stock_outputs(relay.build(mod, TARGET, params=params), x=values)[0]
 
 
 def layouts_in(mod) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.relay.layouts.places import ImagePlaces, image_places
 
 MAP_BYTES = 16 * 8 * 8 * 4
@@ -16,8 +16,7 @@ def convolved(value: relay.Expr, name: str, channels: int = 16, **more: int) -> 
 
 
 def places_of(body: relay.Expr) -> ImagePlaces:
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    return image_places(relay.transform.InferType()(tvm.IRModule.from_expr(function)), 16)
+    return image_places(typed(body), 16)
 
 
 def image() -> relay.Var:

@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tests import relay_modules
 from tvm_ios.host import host_target
 from tvm_ios.kernels.code_generation import KEEP_BUFFERS
 from tvm_ios.relay.row_kernels import row_kernel
@@ -20,9 +21,7 @@ Reference = Callable[..., np.ndarray]
 
 def typed(result: relay.Expr) -> relay.Function:
     """Function of an expression's free variables, norms of TVM's written out."""
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(result), result))
-    module = relay.transform.InferType()(module)
-    module = relay.transform.SimplifyInference()(module)
+    module = relay.transform.SimplifyInference()(relay_modules.typed(result))
     return relay.transform.InferType()(module)["main"]
 
 
@@ -41,9 +40,7 @@ def run(function: relay.Function, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def inputs(function: relay.Function, seed: int = 0) -> list[np.ndarray]:
     """Random float32 arguments with a mean that is not zero."""
-    random = np.random.default_rng(seed)
-    shapes = [[int(extent) for extent in each.checked_type.shape] for each in function.params]
-    return [(random.standard_normal(shape) * 3 + 1).astype("float32") for shape in shapes]
+    return [3 * array + 1 for array in relay_modules.random_arrays(function, seed)]
 
 
 def normed(x: np.ndarray, axes: int | tuple[int, ...]) -> np.ndarray:

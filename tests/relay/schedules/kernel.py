@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.host import host_target
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import tvm_pipeline
@@ -18,10 +19,8 @@ TARGET = tvm.target.Target(host_target())
 
 def lower(result: relay.Expr, target: tvm.target.Target = TARGET) -> LoweredKernel:
     """The one kernel that computes an expression of its free variables."""
-    function = relay.Function(relay.analysis.free_vars(result), result)
-    typed = relay.transform.InferType()(tvm.IRModule.from_expr(function))
     with tvm_pipeline():
-        fused = relay.transform.FuseOps(2)(typed)
+        fused = relay.transform.FuseOps(2)(typed(result))
         call = relay.transform.InferType()(fused)["main"].body
         ((_, kernel),) = lower_kernels([call], target)
     return kernel

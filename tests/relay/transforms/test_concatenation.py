@@ -7,7 +7,8 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.stock import stock_executor
+from tests.relay_modules import random_arrays
+from tests.stock import stock_outputs
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.models import nasnet_small, squeezenet
@@ -52,23 +53,15 @@ def sunk(nets, output, *inputs):
 
 
 def check_same_bits(before, after):
-    inputs = [
-        np.random.default_rng(number).uniform(-1, 1, [int(e) for e in var.checked_type.shape])
-        for number, var in enumerate(before["main"].params)
-    ]
+    main = before["main"]
+    names = [parameter.name_hint for parameter in main.params]
+    inputs = dict(zip(names, random_arrays(main), strict=True))
     results = []
     for module in (before, after):
         # Level 0 fuses nothing, so both compute every operator by itself.
         with tvm.transform.PassContext(opt_level=0):
             library = relay.build(module, "llvm")
-        run = stock_executor(library)
-        run.run(
-            **{
-                var.name_hint: value.astype("float32")
-                for var, value in zip(before["main"].params, inputs, strict=True)
-            }
-        )
-        results.append(run.get_output(0).numpy())
+        results.append(stock_outputs(library, **inputs)[0])
     np.testing.assert_array_equal(results[0].view(np.uint32), results[1].view(np.uint32))
 
 

@@ -13,7 +13,7 @@ from tvm import relay
 from tvm.relay.transform.mixed_precision import DEFAULT_ALWAYS_LIST
 
 import tvm_ios
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
@@ -101,9 +101,7 @@ def exact_output(batch=1):
     module, params = network(batch=batch, dtype="float64")
     with cached_libinfo(), tvm.transform.PassContext(opt_level=1):
         factory = relay.build(module, target=TARGET, params=params)
-    executor = stock_executor(factory)
-    executor.run(data=image(batch).astype("float64"))
-    return executor.get_output(0).numpy()
+    return stock_outputs(factory, data=image(batch).astype("float64"))[0]
 
 
 def error_of(actual, batch=1):
@@ -257,9 +255,7 @@ def test_sums_of_all_convolutions_are_taken_in_float32(name):
     def output(conversion):
         changed, _ = converted_model(module, None, tvm.target.Target(TARGET), conversion)
         with tvm_pipeline():
-            executor = stock_executor(relay.build(changed, TARGET))
-        executor.run(data=given)
-        return executor.get_output(0).numpy()
+            return stock_outputs(relay.build(changed, TARGET), data=given)[0]
 
     # Values are rounded once each, and so is the sum: in float16 it would lose half of its digits.
     np.testing.assert_allclose(output(HALF), output(Conversion()), rtol=1e-3)

@@ -4,14 +4,13 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.driver.compile_schedule import compile_schedule
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 
 
 def module_of(*outputs):
-    body = relay.Tuple(list(outputs))
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    return typed(relay.Tuple(list(outputs)))
 
 
 def nothing_of(data, axis=1):

@@ -7,15 +7,11 @@ import pytest
 import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.relay.dataflow import kernel_calls
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.own_numbers import own_numbers
 from tvm_ios.support.exact_bits import exact_bits
-
-
-def typed(body: relay.Expr) -> tvm.IRModule:
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
-    return relay.transform.InferType()(module)
 
 
 def two_squares(number: relay.Expr) -> tvm.IRModule:

@@ -5,16 +5,12 @@ import pytest
 import tvm
 from tvm import relay
 
+from tests.relay_modules import typed
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_simplify
 
 DATA = relay.var("data", shape=(1, 16, 8, 8))
 RELU = relay.nn.relu(DATA)
 POOL = relay.nn.max_pool2d(DATA, (3, 3), padding=(1, 1))
-
-
-def typed(body):
-    function = relay.Function(relay.analysis.free_vars(body), body)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
 
 def constant(*shape):

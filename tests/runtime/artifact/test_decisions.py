@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from tests.json_places import places
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tests.operator_graphs import op
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.errors import ScheduleError
@@ -19,9 +20,9 @@ from tvm_ios.search.baselines import greedy_schedule
 GRAPH = OperatorGraph(
     "net",
     (
-        Operator(name="conv2d_0", kind="conv2d", predecessors=(), workload="conv2d-1", flops=8),
-        Operator(name="conv2d_1", kind="conv2d", predecessors=(), workload="conv2d-2", flops=4),
-        Operator(name="add_0", kind="add", predecessors=(0, 1), workload="add-3"),
+        op("conv2d_0", kind="conv2d", workload="conv2d-1", flops=8),
+        op("conv2d_1", kind="conv2d", workload="conv2d-2", flops=4),
+        op("add_0", 0, 1, kind="add", workload="add-3"),
     ),
 )
 DECISIONS = Decisions(

@@ -9,21 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.operator_graphs import op
 from tests.runtime.artifact.test_footer import IDENTITY
-from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact import story
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer, read_story
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.baselines import sequential_schedule
 
-GRAPH = OperatorGraph(
-    "net",
-    (
-        Operator(name="a", kind="relu", predecessors=(), workload="one", flops=5),
-        Operator(name="b", kind="add", predecessors=(0,), workload="two"),
-    ),
-)
+GRAPH = OperatorGraph("net", (op("a", flops=5), op("b", 0)))
 STORY = ModelStory(
     graph=GRAPH,
     schedule_json=sequential_schedule(GRAPH).to_json(),

@@ -21,12 +21,12 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.pricing import stage_runner
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage
 from tvm_ios.cost.measured import MeasureOptions
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import CostError, ExecutionError, PlanError, ScheduleError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.measure.machine_mode import ModeOptions
@@ -289,10 +289,7 @@ def built(plain: BuiltModel, library: FakeLibrary) -> BuiltModel:
 
 @pytest.fixture
 def schedule(built: BuiltModel) -> Iterator[InterOpSchedule]:
-    with (
-        LocalCpu().open() as session,
-        PricedByHand(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, PricedByHand, lanes=1) as runner:
         prices = priced(runner)
         assert "1 of the 2 operators that Fake 1.2 with one tile can compute" in prices.notes[-1]
         chosen = prices.annotate(greedy_schedule(prices.graph))
@@ -338,10 +335,7 @@ def test_of_two_libraries_each_computes_what_it_is_faster_at(plain, library, mon
     monkeypatch.setattr(known, "LIBRARIES", (library, second))
     built = replace(plain, libraries=(library, second))
     relu, absolute = (operator(built, name) for name in ("nn.relu", "abs"))
-    with (
-        LocalCpu().open() as session,
-        PricedByHand(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, PricedByHand, lanes=1) as runner:
         prices = priced(runner)
         chosen = prices.annotate(greedy_schedule(prices.graph))
         both = [Stage(((relu,), (absolute,)))]
@@ -389,10 +383,7 @@ def test_times_in_the_network_choose_among_kernels_and_libraries(plain, library,
         ]
 
     monkeypatch.setattr(way_choice, "executors_of", executors_of)
-    with (
-        LocalCpu().open() as session,
-        PricedByHand(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, PricedByHand, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         ways = way_choice.ways_in_network(runner, measure_operators(kernels))
         chosen = StagePrices(kernels, ways).annotate(greedy_schedule(kernels.graph))
@@ -425,10 +416,7 @@ def test_builds_race_with_the_calls_that_prices_choose(built, plain, tmp_path, m
 
 
 def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
-    with (
-        LocalCpu().open() as session,
-        PricedByHand(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, PricedByHand, lanes=1) as runner:
         prices = priced(runner)
         assert f" with {library.identity()} with " in prices.kernels.identity
         found = find_schedules(prices, {}).without_repetitions()
@@ -443,10 +431,7 @@ def test_kernels_that_lost_alone_race_as_a_network(built, plain, library):
 
 
 def test_kernels_that_are_far_slower_alone_race_no_more(built, library, monkeypatch):
-    with (
-        LocalCpu().open() as session,
-        PricedByHand(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, PricedByHand, lanes=1) as runner:
         prices = priced(runner)
         usual = prices.choice.prices.own_ratio
         assert usual > 1
@@ -510,10 +495,7 @@ def test_a_call_that_fails_says_why(built, plain, library):
 
 
 def test_a_call_that_fails_while_it_is_priced_says_why(built, library):
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(built, lanes=1, session=session) as runner,
-    ):
+    with stage_runner(built, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         library.seen.fails = 1
         with pytest.raises(CostError, match=r"operator '\w+' .*priced: status 7 of Fake 1.2"):

@@ -18,7 +18,7 @@ import tvm
 from tvm import auto_scheduler, autotvm, relay
 from tvm.ir.transform import PassContext
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.schedule import Stage, Strategy
@@ -94,10 +94,7 @@ def stock_output(reference_build):
 
 
 def run_stock(library, mod, value):
-    executor = stock_executor(library)
-    executor.set_input(mod["main"].params[0].name_hint, value)
-    executor.run()
-    return executor.get_output(0).numpy()
+    return stock_outputs(library, **{mod["main"].params[0].name_hint: value})[0]
 
 
 def random_input(mod):

@@ -8,13 +8,7 @@ import pytest
 
 from tvm_ios.tuning.ansor.measure import Interruption
 
-
-@pytest.fixture(autouse=True)
-def hears_ctrl_c():
-    """Ctrl-C as a terminal's process has it; where tests run in the background, it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
 
 def presses(times):

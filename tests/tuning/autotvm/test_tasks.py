@@ -71,7 +71,7 @@ def test_a_deformable_convolution_is_a_task():
 
 
 def module_of(body):
-    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    return tvm.IRModule.from_expr(body)
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tvm import auto_scheduler, autotvm, target, te
 
+TEMPLATE = "tvm_ios_tests/product"
+
 
 def product(n):
     left, right = (te.placeholder((n, n), name=name) for name in "AB")
@@ -14,7 +16,7 @@ def product(n):
     return [left, right, te.compute((n, n), lambda i, j: te.sum(left[i, k] * right[k, j], k))]
 
 
-@autotvm.template("tvm_ios_tests/product")
+@autotvm.template(TEMPLATE)
 def template(n):
     tensors = product(n)
     schedule = te.create_schedule(tensors[-1].op)
@@ -27,7 +29,7 @@ def template(n):
 
 def main(folder):
     here = target.Target("llvm")
-    task = autotvm.task.create("tvm_ios_tests/product", args=(16,), target=here)
+    task = autotvm.task.create(TEMPLATE, args=(16,), target=here)
     autotvm.tuner.GridSearchTuner(task).tune(
         n_trial=2,
         measure_option=autotvm.measure_option(

@@ -346,29 +346,16 @@ def test_written_logs_replace_nothing_unless_told_to(tmp_path):
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Logs as stock TVM writes them: AutoTVM's, auto_scheduler's."""
-    from tvm import auto_scheduler, autotvm, target, te
+    from tvm import auto_scheduler, autotvm, target
 
-    def product(n):
-        left, right = (te.placeholder((n, n), name=name) for name in "AB")
-        k = te.reduce_axis((0, n))
-        return [left, right, te.compute((n, n), lambda i, j: te.sum(left[i, k] * right[k, j], k))]
-
-    @autotvm.template("tvm_ios_tests/records")
-    def template(n):
-        tensors = product(n)
-        schedule = te.create_schedule(tensors[-1].op)
-        knobs = autotvm.get_config()
-        row, _ = tensors[-1].op.axis
-        knobs.define_split("tile", row, num_outputs=2)
-        knobs["tile"].apply(schedule, tensors[-1], row)
-        return schedule, tensors
+    from tests.tuning.records.records_of_stock_tvm import TEMPLATE, product
 
     folder = tmp_path_factory.mktemp("stock")
     place = target.Target("llvm -mcpu=core-avx2")
     costs_s = [0.004, 0.002, 0.003, 0.002]
     log = autotvm.callback.log_to_file(str(folder / "autotvm.log"))
     for n in (16, 32):
-        task = autotvm.task.create("tvm_ios_tests/records", args=(n,), target=place)
+        task = autotvm.task.create(TEMPLATE, args=(n,), target=place)
         tried = [
             autotvm.MeasureInput(place, task, task.config_space.get(index)) for index in range(5)
         ]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import tvm
 from tvm import relay, tir
 
 from tvm_ios.relay.attention.values import Digit, Operand
 from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.row_kernels.values import UnsuitableError
+from tvm_ios.relay.shapes import RESHAPES, static_shape
 
-__all__ = ["MOVES", "RESHAPES", "Moved", "moved", "operand", "shape_of", "whole"]
+__all__ = ["MOVES", "Moved", "moved", "operand", "shape_of", "whole"]
 
-RESHAPES = ("expand_dims", "reshape", "squeeze")
 MOVES = (*RESHAPES, "broadcast_to", "split", "strided_slice", "take", "transpose")
 """Operators that move whole axes, repeat them or take a part of them."""
 MOST_DIGITS = 3
@@ -193,9 +192,7 @@ def shape_of(expression: relay.Expr) -> tuple[int, ...]:
     UnsuitableError
         If one is dynamic, or there are several tensors.
     """
-    type_ = expression.checked_type
-    if not isinstance(type_, tvm.ir.TensorType):
+    shape = static_shape(expression)
+    if shape is None:
         raise UnsuitableError
-    if not all(isinstance(extent, tir.IntImm) for extent in type_.shape):
-        raise UnsuitableError
-    return tuple(int(extent) for extent in type_.shape)
+    return shape

@@ -12,12 +12,13 @@ from types import MappingProxyType
 import numpy as np
 from tvm import relay, tir
 
-from tvm_ios.relay.attention.places import RESHAPES, Moved, moved, operand, shape_of, whole
+from tvm_ios.relay.attention.places import Moved, moved, operand, shape_of, whole
 from tvm_ios.relay.attention.values import Attention, Operand, ScoreStep
 from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.row_kernels.calling_convention import as_row
 from tvm_ios.relay.row_kernels.values import UnsuitableError
+from tvm_ios.relay.shapes import RESHAPES
 
 __all__ = ["STEPS", "read_attention"]
 

@@ -31,12 +31,13 @@ from tvm_ios.relay.dataflow import (
     is_call_of,
     kernel_calls,
     resolve_field,
+    spanned,
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
-from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered, spanned
+from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered
 from tvm_ios.relay.transforms.fold import fold_moved_constants
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 

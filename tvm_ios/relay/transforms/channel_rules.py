@@ -13,10 +13,10 @@ import numpy as np
 from tvm import relay
 
 from tvm_ios.relay.constants import constant, is_array
-from tvm_ios.relay.dataflow import copy_call
+from tvm_ios.relay.dataflow import copy_call, spanned
 from tvm_ios.relay.functions.primitive import call_attribute
 
-__all__ = ["PADDING", "RULES", "Value", "gathered", "spanned"]
+__all__ = ["PADDING", "RULES", "Value", "gathered"]
 
 PADDING = -1
 """Mark of an added channel in a channel map."""
@@ -60,11 +60,6 @@ def gathered(values: np.ndarray, channels: np.ndarray, *, axis: int) -> np.ndarr
     shape = [-1 if place == axis else 1 for place in range(values.ndim)]
     added = (channels == PADDING).reshape(shape)
     return np.asarray(np.where(added, values.dtype.type(0), chosen))
-
-
-def spanned(made: relay.Call, call: relay.Call) -> relay.Call:
-    """Copy of a call that has the name of the original one in the model."""
-    return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
 
 
 def _channel_wise(call: relay.Call, operands: Sequence[Value]) -> Value | None:

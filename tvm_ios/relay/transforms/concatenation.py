@@ -28,6 +28,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
+from tvm_ios.relay.shapes import shape_of
 
 __all__ = [
     "are_views",
@@ -104,7 +105,7 @@ def _find_sinking(call: relay.Call, readers: Mapping[relay.Expr, int]) -> _Sinki
         return None
     whole = call.args[position]
     pieces = list(whole.args[0].fields)
-    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
+    shapes = [shape_of(piece) for piece in pieces]
     axis = int(call_attribute(whole, "axis", 0)) % len(shapes[0])
     edges = list(itertools.accumulate((shape[axis] for shape in shapes), initial=0))
     fuses = tuple(fuses_with_what_follows(piece, readers) for piece in pieces)
@@ -138,20 +139,20 @@ def _concatenation_read(call: relay.Call, readers: Mapping[relay.Expr, int]) -> 
             continue
         if not isinstance(argument.args[0], relay.Tuple):
             continue
-        shape = [int(extent) for extent in argument.checked_type.shape]
-        if [int(extent) for extent in call.checked_type.shape] != shape:
+        shape = shape_of(argument)
+        if shape_of(call) != shape:
             continue
         if all(_can_be_sliced(each, shape) for each in call.args):
             return position
     return None
 
 
-def _can_be_sliced(operand: relay.Expr, shape: list[int]) -> bool:
+def _can_be_sliced(operand: relay.Expr, shape: tuple[int, ...]) -> bool:
     """True if pieces of an operand are views: it is computed, and of the same shape."""
     return (
         isinstance(operand, relay.Call)
         and isinstance(operand.checked_type, relay.TensorType)
-        and [int(extent) for extent in operand.checked_type.shape] == shape
+        and shape_of(operand) == shape
     )
 
 

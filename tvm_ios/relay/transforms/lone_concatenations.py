@@ -25,6 +25,7 @@ from tvm_ios.relay.dataflow import (
 )
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.schedules.concatenations import MOST_PIECES
+from tvm_ios.relay.shapes import shape_of
 from tvm_ios.relay.transforms.concatenation import (
     are_views,
     count_readers,
@@ -125,7 +126,7 @@ def _can_be_a_view(
     whole: relay.Call, pieces: list[relay.Expr], readers: Mapping[relay.Expr, int]
 ) -> bool:
     """True if the pieces of a concatenation can be computed in their final places."""
-    shapes = [tuple(map(int, piece.checked_type.shape)) for piece in pieces]
+    shapes = [shape_of(piece) for piece in pieces]
     # What is injective and read here alone would be fused with the concatenation.
     return are_views(pieces, shapes, _axis(whole)) and all(
         fusion_pattern(piece) == OpPattern.OUT_ELEMWISE_FUSABLE

@@ -45,9 +45,9 @@ class Unseen:
     """Name that its library gives it."""
     library: Library
     exporter: Exporter
-    shape: tuple[int, ...] = (1, 3, 224, 224)
+    shape: tuple[int, ...]
     """Shape of the input."""
-    rows: int = 0
+    rows: int
     """Number of rows of a table that the input, int64, names; 0 where it is float32."""
 
     @property
@@ -68,98 +68,44 @@ def half_of(name: str) -> Half:
     return Half.KEPT_BACK if odd else Half.SEEN
 
 
-def _timm(exporter: Exporter, *names: str) -> tuple[Unseen, ...]:
-    return tuple(Unseen(name=name, library=Library.TIMM, exporter=exporter) for name in names)
+def _of(
+    library: Library,
+    exporter: Exporter,
+    *names: str,
+    shape: tuple[int, ...] = (1, 3, 224, 224),
+    rows: int = 0,
+) -> tuple[Unseen, ...]:
+    return tuple(
+        Unseen(name=name, library=library, exporter=exporter, shape=shape, rows=rows)
+        for name in names
+    )
 
 
 UNSEEN = (
-    *_timm(
+    *_of(
+        Library.TIMM,
         Exporter.TORCHSCRIPT,
-        "mixnet_s",
-        "convnext_atto",
-        "vit_tiny_patch16_224",
-        "dpn48b",
-        "regnetx_008",
-        "mobilenetv4_conv_small",
-        "lcnet_100",
-        "selecsls42b",
-        "ghostnet_100",
-        "levit_128s",
-        "mixer_s32_224",
-        "res2net50_26w_4s",
-        "skresnet18",
+        *("mixnet_s", "convnext_atto", "vit_tiny_patch16_224", "dpn48b", "regnetx_008"),
+        *("mobilenetv4_conv_small", "lcnet_100", "selecsls42b", "ghostnet_100", "levit_128s"),
+        *("mixer_s32_224", "res2net50_26w_4s", "skresnet18"),
     ),
-    *_timm(
+    *_of(
+        Library.TIMM,
         Exporter.DYNAMO,
-        "fastvit_t8",
-        "efficientnet_b0",
-        "hrnet_w18_small",
-        "ese_vovnet19b_dw",
-        "dla34",
-        "swin_tiny_patch4_window7_224",
-        "convnext_atto_rms",
+        *("fastvit_t8", "efficientnet_b0", "hrnet_w18_small", "ese_vovnet19b_dw", "dla34"),
+        *("swin_tiny_patch4_window7_224", "convnext_atto_rms"),
     ),
-    Unseen(
-        name="mobilevit_xs",
-        library=Library.TIMM,
-        exporter=Exporter.TORCHSCRIPT,
-        shape=(1, 3, 256, 256),
-    ),
-    Unseen(
-        name="inception_v4",
-        library=Library.TIMM,
-        exporter=Exporter.TORCHSCRIPT,
-        shape=(1, 3, 299, 299),
-    ),
-    Unseen(name="shufflenet_v2_x1_0", library=Library.TORCHVISION, exporter=Exporter.TORCHSCRIPT),
-    Unseen(name="mnasnet1_0", library=Library.TORCHVISION, exporter=Exporter.DYNAMO),
-    Unseen(
-        name="lraspp_mobilenet_v3_large",
-        library=Library.TORCHVISION,
-        exporter=Exporter.TORCHSCRIPT,
-    ),
-    Unseen(
-        name="bert_4_layers",
-        library=Library.PAGE,
-        exporter=Exporter.TORCHSCRIPT,
-        shape=(1, 128),
-        rows=10_000,
-    ),
-    Unseen(
-        name="llama_2_layers", library=Library.PAGE, exporter=Exporter.DYNAMO, shape=(1, 64, 512)
-    ),
-    Unseen(
-        name="t5_encoder",
-        library=Library.PAGE,
-        exporter=Exporter.DYNAMO,
-        shape=(1, 64),
-        rows=10_000,
-    ),
-    Unseen(
-        name="dlrm",
-        library=Library.PAGE,
-        exporter=Exporter.TORCHSCRIPT,
-        shape=(1, 26),
-        rows=10_000,
-    ),
-    Unseen(
-        name="wide_and_deep",
-        library=Library.PAGE,
-        exporter=Exporter.DYNAMO,
-        shape=(1, 26),
-        rows=10_000,
-    ),
-    Unseen(
-        name="mixture_of_experts",
-        library=Library.PAGE,
-        exporter=Exporter.TORCHSCRIPT,
-        shape=(1, 256),
-    ),
-    Unseen(
-        name="ensemble_of_cnns",
-        library=Library.PAGE,
-        exporter=Exporter.DYNAMO,
-        shape=(1, 3, 64, 64),
-    ),
+    *_of(Library.TIMM, Exporter.TORCHSCRIPT, "mobilevit_xs", shape=(1, 3, 256, 256)),
+    *_of(Library.TIMM, Exporter.TORCHSCRIPT, "inception_v4", shape=(1, 3, 299, 299)),
+    *_of(Library.TORCHVISION, Exporter.TORCHSCRIPT, "shufflenet_v2_x1_0"),
+    *_of(Library.TORCHVISION, Exporter.DYNAMO, "mnasnet1_0"),
+    *_of(Library.TORCHVISION, Exporter.TORCHSCRIPT, "lraspp_mobilenet_v3_large"),
+    *_of(Library.PAGE, Exporter.TORCHSCRIPT, "bert_4_layers", shape=(1, 128), rows=10_000),
+    *_of(Library.PAGE, Exporter.DYNAMO, "llama_2_layers", shape=(1, 64, 512)),
+    *_of(Library.PAGE, Exporter.DYNAMO, "t5_encoder", shape=(1, 64), rows=10_000),
+    *_of(Library.PAGE, Exporter.TORCHSCRIPT, "dlrm", shape=(1, 26), rows=10_000),
+    *_of(Library.PAGE, Exporter.DYNAMO, "wide_and_deep", shape=(1, 26), rows=10_000),
+    *_of(Library.PAGE, Exporter.TORCHSCRIPT, "mixture_of_experts", shape=(1, 256)),
+    *_of(Library.PAGE, Exporter.DYNAMO, "ensemble_of_cnns", shape=(1, 3, 64, 64)),
 )
 """Networks of the catalogue."""

@@ -9,9 +9,9 @@ from tvm import relay
 
 import tvm_ios
 from tests.relay.attention.attention_cases import attended, by_head, heads_of, joined
-from tests.stock import stock_executor
+from tests.relay_modules import fused_operators
+from tests.stock import stock_outputs
 from tvm_ios.relay import prepare
-from tvm_ios.relay.dataflow import all_calls, kernel_calls
 from tvm_ios.support.exact_bits import exact_bits
 
 CPU, GPU = "llvm -mcpu=skylake-avx512 -opt-level=0", "cuda -arch=sm_70"
@@ -40,24 +40,14 @@ def rows():
     return relay.var("x", shape=(ROWS, ALL))
 
 
-def names(result, target=CPU):
-    """Operators of each fused function, in order."""
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(result), result))
-    calls = kernel_calls(prepare(module, None, target).module["main"].body)
-    return [
-        [call.op.name for call in all_calls(kernel.op.body) if isinstance(call.op, tvm.ir.Op)]
-        for kernel in calls
-    ]
-
-
 def is_whole(result, target=CPU):
-    return any({"einsum", "nn.softmax"} <= {*found} for found in names(result, target))
+    return any({"einsum", "nn.softmax"} <= {*found} for found in fused_operators(result, target))
 
 
 @pytest.mark.parametrize("key_axes", [(0, 2, 1, 3), (0, 2, 3, 1)], ids=["flag", "transposed"])
 def test_attention_is_one_kernel_with_its_transposes_between_products(key_axes):
     x = rows()
-    found = names(dense(attention(x, key_axes=key_axes), 3))
+    found = fused_operators(dense(attention(x, key_axes=key_axes), 3), CPU)
     assert len(found) == 5
     (whole,) = (each for each in found if "nn.softmax" in each)
     assert whole.count("transpose") >= 4
@@ -103,10 +93,8 @@ def test_the_prepared_module_runs_with_plain_relay_build(square):
             np.random.default_rng(n).uniform(-1, 1, (ALL, ALL)).astype("float32") for n in range(3)
         ]
         expected = attended(*(heads_of(values @ each.T, 1, HEADS) for each in weights), 1 / 3)
-    prepared = stock_executor(relay.build(prepare(module, None, CPU).module, CPU))
-    prepared.set_input("x", values)
-    prepared.run()
-    np.testing.assert_allclose(prepared.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-5)
+    (found,) = stock_outputs(relay.build(prepare(module, None, CPU).module, CPU), x=values)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     with tvm_ios.compile_schedule(module, None, CPU).executor() as executor:
         executor.run(x=values)
         np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-5)

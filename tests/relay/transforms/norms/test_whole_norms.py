@@ -8,9 +8,9 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tests.stock import stock_executor
+from tests.relay_modules import fused_operators
+from tests.stock import stock_outputs
 from tvm_ios.relay import prepare
-from tvm_ios.relay.dataflow import all_calls, kernel_calls
 from tvm_ios.support.exact_bits import exact_bits
 
 CPU, GPU = "llvm -mcpu=skylake-avx512 -opt-level=0", "cuda -arch=sm_70"
@@ -37,13 +37,7 @@ def layer_norm(x, size=24):
 
 
 def kernels(result, target=CPU):
-    """Operators of each fused function, in order."""
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(result), result))
-    calls = kernel_calls(prepare(module, None, target).module["main"].body)
-    return [
-        [call.op.name for call in all_calls(kernel.op.body) if isinstance(call.op, tvm.ir.Op)]
-        for kernel in calls
-    ]
+    return fused_operators(result, target)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +120,11 @@ def test_the_prepared_module_runs_with_plain_relay_build():
     module = tvm.IRModule.from_expr(relay.Function([x], result))
     values = np.random.default_rng(0).standard_normal((7, 24)).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
-        stock = stock_executor(relay.build(module, CPU))
-        prepared = stock_executor(relay.build(prepare(module, None, CPU).module, CPU))
-    for each in (stock, prepared):
-        each.set_input("x", values)
-        each.run()
-    expected = stock.get_output(0).numpy()
-    np.testing.assert_allclose(prepared.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-6)
+        expected, found = (
+            stock_outputs(relay.build(each, CPU), x=values)[0]
+            for each in (module, prepare(module, None, CPU).module)
+        )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     with tvm_ios.compile_schedule(module, None, CPU).executor() as executor:
         executor.run(x=values)
         np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-6)

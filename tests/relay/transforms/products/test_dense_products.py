@@ -7,6 +7,7 @@ import pytest
 import tvm
 from tvm import relay
 
+from tests.relay_modules import evaluated, random_arrays, typed
 from tvm_ios.relay.dataflow import kernel_calls
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.products.dense_products import multiply_by_dense
@@ -17,8 +18,7 @@ def product(transpose_a: bool, transpose_b: bool) -> tvm.IRModule:
     shapes = [(5, 3) if transpose_a else (3, 5), (4, 5) if transpose_b else (5, 4)]
     sides = [relay.var(name, shape=shape) for name, shape in zip("xy", shapes, strict=True)]
     body = relay.nn.matmul(*sides, transpose_a=transpose_a, transpose_b=transpose_b)
-    module = tvm.IRModule.from_expr(relay.Function(sides, relay.nn.relu(body)))
-    return relay.transform.InferType()(module)
+    return typed(relay.Function(sides, relay.nn.relu(body)))
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -28,16 +28,9 @@ def test_all_flags_are_products_of_the_same_matrices(transpose_a, transpose_b):
     names = [call.op.name for call in kernel_calls(module["main"].body)]
     assert "nn.dense" in names
     assert names.count("transpose") == transpose_a + (not transpose_b)
-    random = np.random.default_rng(1)
-    x, y = (
-        random.uniform(-1, 1, tuple(map(int, each.checked_type.shape)))
-        for each in module["main"].params
-    )
-    made = relay.create_executor("debug", mod=module).evaluate()(
-        x.astype("float32"), y.astype("float32")
-    )
+    x, y = random_arrays(module["main"])
     wanted = (x.T if transpose_a else x) @ (y.T if transpose_b else y)
-    np.testing.assert_allclose(made.numpy(), np.maximum(wanted, 0), atol=1e-5)
+    np.testing.assert_allclose(evaluated(module), np.maximum(wanted, 0), atol=1e-5)
 
 
 def test_modules_without_such_a_product_are_returned():

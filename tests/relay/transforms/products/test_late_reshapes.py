@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 
+from tests.relay_modules import evaluated, typed
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.products.late_reshapes import reshape_after_steps
@@ -37,20 +37,6 @@ def scores():
 
 def gelu(value):
     return value * (relay.const(0.5) + relay.const(0.5) * relay.erf(value * relay.const(0.5**0.5)))
-
-
-def typed(body):
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
-    return relay.transform.InferType()(module)
-
-
-def evaluated(module):
-    random = np.random.default_rng(3)
-    arrays = [
-        random.uniform(-1, 1, tuple(map(int, each.checked_type.shape))).astype("float32")
-        for each in module["main"].params
-    ]
-    return relay.create_executor("debug", mod=module).evaluate()(*arrays).numpy()
 
 
 def last_operators(module, count):

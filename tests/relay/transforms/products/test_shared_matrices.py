@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 
+from tests import relay_modules
 from tvm_ios.relay.dataflow import graph_order, is_call_of
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
@@ -32,8 +32,7 @@ def counts(module):
 
 
 def typed(body, *parameters):
-    module = tvm.IRModule.from_expr(relay.Function(list(parameters), body))
-    return relay.transform.InferType()(module)
+    return relay_modules.typed(relay.Function(list(parameters), body))
 
 
 def values(module, **arrays):

@@ -6,9 +6,9 @@ from math import sqrt
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 
+from tests.relay_modules import evaluated, typed
 from tvm_ios.relay.dataflow import kernel_calls
 from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
 
@@ -21,21 +21,6 @@ def variable(name="x", *shape):
 
 def number(value, *shape):
     return relay.const(np.full(shape, value, "float32"))
-
-
-def typed(body):
-    return relay.transform.InferType()(
-        tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
-    )
-
-
-def evaluated(module):
-    rng = np.random.default_rng(3)
-    arrays = [
-        rng.uniform(-3, 3, tuple(map(int, each.checked_type.shape))).astype("float32")
-        for each in module["main"].params
-    ]
-    return relay.create_executor("debug", mod=module).evaluate()(*arrays).numpy()
 
 
 def spelled(body):

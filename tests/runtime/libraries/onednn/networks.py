@@ -12,7 +12,7 @@ import tvm
 from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tests.stock import stock_executor
+from tests.stock import stock_outputs
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.host import cached_libinfo, host_target
@@ -305,9 +305,7 @@ def exact(make: Make) -> np.ndarray:
             "llvm -opt-level=0",
             params={n: v for n, v in values.items() if n not in fed},
         )
-    reference = stock_executor(library)
-    reference.run(**fed)
-    return reference.get_output(0).numpy()
+    return stock_outputs(library, **fed)[0]
 
 
 @cache

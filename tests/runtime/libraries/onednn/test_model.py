@@ -14,6 +14,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.pricing import stage_runner
 from tests.runtime.libraries.onednn.networks import BLOCK, TARGET
 from tests.runtime.libraries.onednn.prepared import parts_of
 from tvm_ios import BuildOptions, TuneOptions
@@ -21,7 +22,6 @@ from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.models import squeezenet
 from tvm_ios.plan.image import image_bytes
@@ -29,7 +29,6 @@ from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.verify import verify_plan
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import ways_in_network, with_choice
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import address_of
@@ -230,10 +229,7 @@ def test_a_call_is_cut_wherever_it_can_be(built, monkeypatch):
 
 def test_prices_choose_between_kernels_and_calls(built, expected, tmp_path):
     database = ProfileDatabase(tmp_path / "profiles.sqlite")
-    with (
-        LocalCpu().open() as session,
-        RelayStageRunner(built, lanes=2, session=session, database=database) as runner,
-    ):
+    with stage_runner(built, lanes=2, database=database) as runner:
         kernels = MeasuredKernels(runner, database=database)
         by_price = measure_operators(kernels).choice()
         prices = StagePrices(kernels, by_price)

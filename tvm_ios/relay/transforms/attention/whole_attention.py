@@ -13,7 +13,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.attention import has_attention_kernel
-from tvm_ios.relay.attention.places import MOVES, RESHAPES
+from tvm_ios.relay.attention.places import MOVES
 from tvm_ios.relay.attention.reader import STEPS
 from tvm_ios.relay.constants import is_scalar
 from tvm_ios.relay.dataflow import (
@@ -22,6 +22,7 @@ from tvm_ios.relay.dataflow import (
     graph_order,
     is_call_of,
 )
+from tvm_ios.relay.shapes import RESHAPES
 from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
 

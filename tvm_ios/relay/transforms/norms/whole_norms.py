@@ -24,13 +24,14 @@ from tvm_ios.relay.dataflow import (
     is_call_of,
 )
 from tvm_ios.relay.row_kernels import has_row_kernel
+from tvm_ios.relay.shapes import RESHAPES, static_shape
 from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
 from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["keep_norms_whole"]
 
-MOVES = ("expand_dims", "layout_transform", "reshape", "squeeze", "transpose")
+MOVES = (*RESHAPES, "layout_transform", "transpose")
 MOST_OPERATORS = 48
 """Most operators of a group, so that long chains behind a norm are not tried one by one."""
 
@@ -99,12 +100,8 @@ def _is_element_wise(expression: relay.Expr) -> bool:
 
 
 def _size(expression: relay.Expr) -> int:
-    type_ = expression.checked_type
-    if not isinstance(type_, tvm.ir.TensorType):
-        return -1
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in type_.shape):
-        return -1
-    return math.prod(int(extent) for extent in type_.shape)
+    shape = static_shape(expression)
+    return -1 if shape is None else math.prod(shape)
 
 
 def _with_what_comes_before(

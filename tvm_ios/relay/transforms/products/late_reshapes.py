@@ -23,11 +23,11 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.shapes import RESHAPES, shape_of
 
 __all__ = ["reshape_after_steps"]
 
 PRODUCTS = ("nn.batch_matmul", "nn.dense")
-RESHAPES = ("expand_dims", "reshape", "squeeze")
 BIAS = "nn.bias_add"
 STEPS = (
     *("add", "clip", "divide", "erf", "exp", "log", "maximum", "minimum", "multiply", "power"),
@@ -62,21 +62,21 @@ def reshape_after_steps(module: tvm.IRModule) -> tvm.IRModule:
         nonlocal moved
         if is_call_of(call, *PRODUCTS):
             made = copy_call(call, arguments)
-            flat[call] = _Flat(made, _shape(call))
+            flat[call] = _Flat(made, shape_of(call))
             return made
         if is_call_of(call, *RESHAPES) and call.args[0] in flat:
             flat[call] = flat[call.args[0]]
-            return relay.reshape(flat[call].value, _shape(call))
+            return relay.reshape(flat[call].value, shape_of(call))
         found = _softmax(call, flat)
         if found is None and not _begins_norm(call, readers):
             found = _step(call, arguments, flat)
         if found is None:
             return copy_call(call, arguments)
         flat[call] = found
-        if found.shape == _shape(call):
+        if found.shape == shape_of(call):
             return found.value
         moved += 1
-        return relay.reshape(found.value, _shape(call))
+        return relay.reshape(found.value, shape_of(call))
 
     body = rebuild(module["main"].body, {}, make)
     return with_body(module, body) if moved else module
@@ -95,7 +95,7 @@ def _softmax(call: relay.Call, flat: dict[relay.Expr, _Flat]) -> _Flat | None:
     """Softmax along the last axis in the shape of the product before it; None for others."""
     if not is_call_of(call, "nn.softmax") or call.args[0] not in flat:
         return None
-    before, shape = flat[call.args[0]], _shape(call)
+    before, shape = flat[call.args[0]], shape_of(call)
     if int(call.attrs.axis) % len(shape) != len(shape) - 1 or before.shape[-1] != shape[-1]:
         return None
     return _Flat(relay.nn.softmax(before.value, axis=-1), before.shape)
@@ -107,9 +107,9 @@ def _step(
     """Step in the shape of the product before it; None for other operators and operands."""
     if not is_call_of(call, *STEPS):
         return None
-    if is_call_of(call, *OF_NUMBERS) and prod(_shape(call.args[1])) != 1:
+    if is_call_of(call, *OF_NUMBERS) and prod(shape_of(call.args[1])) != 1:
         return None
-    known = [flat[each] for each in call.args if each in flat and _shape(each) == _shape(call)]
+    known = [flat[each] for each in call.args if each in flat and shape_of(each) == shape_of(call)]
     for shape in dict.fromkeys(each.shape for each in known):
         operands = _operands(call, arguments, flat, shape)
         if operands is not None:
@@ -131,11 +131,11 @@ def _operands(
     A number stays one, a vector along the last axis does if that axis stays, and a tensor of the
     step's whole shape is reshaped.
     """
-    whole, operands = _shape(call), []
+    whole, operands = shape_of(call), []
     if is_call_of(call, BIAS) and call_attribute(call, "axis") not in (-1, len(whole) - 1):
         return None
     for each, argument in zip(call.args, arguments, strict=True):
-        own = _shape(each)
+        own = shape_of(each)
         if each in flat and own == whole and flat[each].shape == shape:
             operands.append(flat[each].value)
         elif own == whole:
@@ -145,7 +145,3 @@ def _operands(
         else:
             return None
     return operands
-
-
-def _shape(expression: relay.Expr) -> tuple[int, ...]:
-    return tuple(map(int, expression.checked_type.shape))

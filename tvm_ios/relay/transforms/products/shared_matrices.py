@@ -13,11 +13,12 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild, with_body
+from tvm_ios.relay.shapes import RESHAPES, shape_of
 
 __all__ = ["multiply_rows_at_once"]
 
 PRODUCT = "nn.batch_matmul"
-REPEATING = ("broadcast_to", "expand_dims", "repeat", "reshape", "squeeze")
+REPEATING = (*RESHAPES, "broadcast_to", "repeat")
 """Operators that copy a matrix where its two dimensions stay the last ones."""
 
 
@@ -42,11 +43,11 @@ def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
         if call not in matrices:
             return copy_call(call, arguments)
         matrix = known[matrices[call]]
-        *_, depth = _shape(call.args[0])
+        *_, depth = shape_of(call.args[0])
         rows = relay.reshape(arguments[0], (-1, depth))
         weights = matrix if call.attrs.transpose_b else relay.transpose(matrix, (1, 0))
         product = relay.nn.dense(rows, weights, out_dtype=call.attrs.out_dtype or None)
-        return relay.reshape(product, _shape(call))
+        return relay.reshape(product, shape_of(call))
 
     return with_body(module, rebuild(main.body, known, multiply))
 
@@ -54,16 +55,17 @@ def multiply_rows_at_once(module: tvm.IRModule) -> tvm.IRModule:
 def _only_matrix(product: relay.Call) -> relay.Expr | None:
     """Matrix that the whole batch is multiplied with; None where there are several."""
     left, right = product.args
-    if product.attrs.transpose_a or len(_shape(left)) != 3 or _shape(left)[0] != _shape(product)[0]:
+    rows = shape_of(left)
+    if product.attrs.transpose_a or len(rows) != 3 or rows[0] != shape_of(product)[0]:
         return None
-    copies, *sides = _shape(right)
-    while len(_shape(right)) > 2:
-        if not is_call_of(right, *REPEATING) or prod(_shape(right.args[0])) == 0:
+    copies, *sides = shape_of(right)
+    while len(shape_of(right)) > 2:
+        if not is_call_of(right, *REPEATING) or prod(shape_of(right.args[0])) == 0:
             return None
         right = right.args[0]
-        if _shape(right)[-2:] != tuple(sides):
+        if shape_of(right)[-2:] != tuple(sides):
             return None
-    if _shape(right) != tuple(sides):
+    if shape_of(right) != tuple(sides):
         return None
     return right if copies > 1 or _is_stored(right) else None
 
@@ -73,7 +75,3 @@ def _is_stored(matrix: relay.Expr) -> bool:
     while is_call_of(matrix, "transpose"):
         matrix = matrix.args[0]
     return isinstance(matrix, (relay.Var, relay.Constant))
-
-
-def _shape(expression: relay.Expr) -> tuple[int, ...]:
-    return tuple(map(int, expression.checked_type.shape))

@@ -10,11 +10,12 @@ from tvm_ios.relay.dataflow import (
     copy_call,
     is_call_of,
     rebuild,
+    spanned,
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.shapes import shape_of, static_shape
 from tvm_ios.relay.transforms.norms.sums import reduced_axes
-from tvm_ios.relay.transforms.spellings.shapes import shape_of
 
 __all__ = ["with_pooled_channels"]
 
@@ -40,18 +41,17 @@ def with_pooled_channels(module: tvm.IRModule) -> tvm.IRModule:
         if call not in pooled:
             return copy_call(call, arguments)
         made = relay.nn.global_avg_pool2d(*arguments)
-        named = relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
-        shape = shape_of(call)
-        return named if len(shape or ()) == IMAGE else relay.reshape(named, shape)
+        named, shape = spanned(made, call), shape_of(call)
+        return named if len(shape) == IMAGE else relay.reshape(named, shape)
 
     return with_body(module, rebuild(body, {}, pool))
 
 
 def _is_mean(call: relay.Call) -> bool:
-    if not call.args or len(shape_of(call.args[0]) or ()) != IMAGE:
+    if not call.args or len(static_shape(call.args[0]) or ()) != IMAGE:
         return False
     if is_call_of(call, "nn.adaptive_avg_pool2d"):
-        ones = shape_of(call)[2:] == (1, 1)  # type: ignore[index]
+        ones = shape_of(call)[2:] == (1, 1)
         return ones and str(call_attribute(call, "layout")) == "NCHW"
     if not is_call_of(call, "mean") or "float" not in call.checked_type.dtype:
         return False

@@ -23,10 +23,11 @@ from tvm_ios.relay.dataflow import (
     graph_order,
     is_call_of,
     rebuild,
+    spanned,
     with_body,
 )
-from tvm_ios.relay.transforms.spellings.moves import RESHAPES
-from tvm_ios.relay.transforms.spellings.shapes import shape_of
+from tvm_ios.relay.shapes import static_shape
+from tvm_ios.relay.transforms.spellings.moves import MOVES
 
 __all__ = ["with_late_factors"]
 
@@ -89,7 +90,7 @@ class _Late:
 
     def _factored(self, call: relay.Call, arguments: list[relay.Expr]) -> _Scaled | None:
         """A call as a value and a factor; None where it is to be copied."""
-        if is_call_of(call, *RESHAPES, "transpose", "clip"):
+        if is_call_of(call, *MOVES, "clip"):
             scaled = self._scaled.get(call.args[0])
             if scaled is None or _size(call) != _size(call.args[0]):
                 return None
@@ -132,7 +133,7 @@ def _number(expression: relay.Expr, other: relay.Expr, call: relay.Call) -> floa
     if not isinstance(expression, relay.Constant) or prod(expression.data.shape) != 1:
         return None
     number = float(values_of(expression).item())
-    return number if isfinite(number) and shape_of(other) == shape_of(call) else None
+    return number if isfinite(number) and static_shape(other) == static_shape(call) else None
 
 
 def _moved(call: relay.Call, scaled: _Scaled) -> _Scaled:
@@ -141,9 +142,7 @@ def _moved(call: relay.Call, scaled: _Scaled) -> _Scaled:
 
 def _clipped(call: relay.Call, scaled: _Scaled) -> _Scaled:
     low, high = sorted(end / scaled.factor for end in (call.attrs.a_min, call.attrs.a_max))
-    made = relay.clip(scaled.value, low, high)
-    clipped = relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
-    return _Scaled(clipped, scaled.factor)
+    return _Scaled(spanned(relay.clip(scaled.value, low, high), call), scaled.factor)
 
 
 def _with_number(name: str, value: relay.Expr, number: float, call: relay.Call) -> relay.Call:
@@ -152,8 +151,8 @@ def _with_number(name: str, value: relay.Expr, number: float, call: relay.Call) 
 
 
 def _is_float(expression: relay.Expr) -> bool:
-    return shape_of(expression) is not None and expression.checked_type.dtype == DTYPE
+    return static_shape(expression) is not None and expression.checked_type.dtype == DTYPE
 
 
 def _size(expression: relay.Expr) -> int:
-    return prod(shape_of(expression) or ())
+    return prod(static_shape(expression) or ())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import tvm
 from tvm import relay
@@ -20,15 +19,16 @@ from tvm_ios.relay.dataflow import (
     is_call_of,
     readers_of,
     rebuild,
+    spanned,
     with_body,
 )
+from tvm_ios.relay.shapes import RESHAPES, static_shape
 from tvm_ios.relay.transforms.spellings.element_order import ElementOrder, Moves, Slice
-from tvm_ios.relay.transforms.spellings.shapes import shape_of
 
 __all__ = ["with_short_moves"]
 
-RESHAPES = ("broadcast_to", "expand_dims", "nn.batch_flatten", "reshape", "squeeze")
-"""Operators that leave elements where they are; ``broadcast_to`` where it makes no copies."""
+MOVES = (*RESHAPES, "broadcast_to", "nn.batch_flatten", "transpose")
+"""Operators that move elements, or leave them where they are, unless ``broadcast_to`` copies."""
 MOST_COST = 4
 """Cost of the longest chain that there has to be."""
 
@@ -76,14 +76,14 @@ class _Shorter:
         if moves.cost >= chain.cost:
             return copy_call(call, arguments)
         self._changed = True
-        return _moved(self._known[chain.begin], moves, call.span)
+        return _moved(self._known[chain.begin], moves, call)
 
     def _chain(self, call: relay.Call) -> _Chain | None:
         """Chain that ends with a call; None for calls that are no moves."""
-        if not is_call_of(call, *RESHAPES, "transpose"):
+        if not is_call_of(call, *MOVES):
             return None
         data = call.args[0]
-        shape, made = shape_of(data), shape_of(call)
+        shape, made = static_shape(data), static_shape(call)
         if shape is None or made is None or not prod(shape) == prod(made) > 0:
             return None
         before = self._chains.get(data)
@@ -111,14 +111,14 @@ class _Shorter:
         part, order = found
         data = self._known[before.begin]
         made = relay.strided_slice(data, [part.begin], [part.end], axes=[part.axis])
-        begin = relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
+        begin = spanned(made, call)
         self._known[begin] = begin
         return _Chain(begin, order, MOST_COST + 1)
 
 
 def _only_cut(call: relay.Call) -> Slice | None:
     """The one axis that a slice cuts, and what is left of it; None for other slices."""
-    shape, made = shape_of(call.args[0]), shape_of(call)
+    shape, made = static_shape(call.args[0]), static_shape(call)
     if len(call.args) > 1 or shape is None or made is None or 0 in made:
         return None
     cut = [axis for axis, extent in enumerate(shape) if made[axis] != extent]
@@ -142,13 +142,12 @@ def _followed(order: ElementOrder, call: relay.Call, made: tuple[int, ...]) -> E
     return order.transposed(named)
 
 
-def _moved(value: relay.Expr, moves: Moves, span: Any) -> relay.Expr:
+def _moved(value: relay.Expr, moves: Moves, call: relay.Call) -> relay.Expr:
     for make, told in (
         (relay.reshape, moves.before),
         (relay.transpose, moves.axes),
         (relay.reshape, moves.after),
     ):
         if told is not None:
-            made = make(value, told)
-            value = relay.Call(made.op, made.args, made.attrs, made.type_args, span)
+            value = spanned(make(value, told), call)
     return value

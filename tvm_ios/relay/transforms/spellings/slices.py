@@ -10,8 +10,8 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.constants import is_array, values_of
-from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild, with_body
-from tvm_ios.relay.transforms.spellings.shapes import shape_of
+from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild, spanned, with_body
+from tvm_ios.relay.shapes import shape_of, static_shape
 
 __all__ = ["with_slices"]
 
@@ -40,7 +40,7 @@ def _is_split(call: relay.Call) -> bool:
     """True if a call cuts a tensor into parts that lie one after another."""
     if not is_call_of(call, "split"):
         return False
-    shape = shape_of(call.args[0])
+    shape = static_shape(call.args[0])
     return shape is not None and set(shape[: int(call.attrs.axis) % len(shape)]) <= {1}
 
 
@@ -59,7 +59,7 @@ def _entry(call: relay.Call) -> int | None:
     if not is_call_of(call, "take") or call.attrs.axis is None:
         return None
     data, place = call.args
-    shape = shape_of(data)
+    shape = static_shape(data)
     if shape is None or not is_array(place) or place.data.shape or int(call.attrs.batch_dims):
         return None
     number, extent = int(values_of(place)), shape[int(call.attrs.axis)]
@@ -69,4 +69,4 @@ def _entry(call: relay.Call) -> int | None:
 
 def _slice(data: relay.Expr, axis: int, begin: int, end: int, call: relay.Call) -> relay.Call:
     made = relay.strided_slice(data, [begin], [end], axes=[axis])
-    return relay.Call(made.op, made.args, made.attrs, made.type_args, call.span)
+    return spanned(made, call)
