@@ -11,8 +11,10 @@ import pytest
 
 import tvm_ios
 from tvm_ios.errors import HostError
+from tvm_ios.support import c_compiler
 from tvm_ios.support.c_compiler import (
     NativeSource,
+    compile_ahead,
     compile_object,
     compile_shared,
     find_c_compiler,
@@ -88,6 +90,25 @@ def test_a_native_source_is_a_library_and_an_object_of_one_digest(tmp_path):
     assert source.library is source.library
     assert source.as_object().suffix == ".o"
     assert source.digest == source_digest(path)
+
+
+def test_a_file_is_compiled_once_whoever_asks_and_when(tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "twelve.c"
+    path.write_text("int twelve(void) { return 12; }\n")
+    inputs = []
+    run = c_compiler._run
+
+    def noted(command, source):
+        inputs.append(Path(source).suffix)
+        run(command, source)
+
+    monkeypatch.setattr(c_compiler, "_run", noted)
+    source = NativeSource(path)
+    thread = compile_ahead(source.as_library, source.as_object)
+    assert source.library.twelve() == 12  # waits for the thread, or the thread for this
+    thread.join()
+    assert inputs == [".c", ".o"]
 
 
 def test_others_can_read_what_was_compiled_where_they_may(tmp_path):

@@ -157,6 +157,11 @@ def build_prepared(
     with cached_libinfo():
         known = None if like is None else like.kernels.staged.lowered
         staged = build(
-            prepared.module, prepared.target, prepared.params, known=known, absent=absent
+            prepared.module,
+            prepared.target,
+            prepared.params,
+            known=known,
+            absent=absent,
+            extraction=prepared.extraction,
         )
     return BuiltModel(prepared, ModelKernels(staged), name)

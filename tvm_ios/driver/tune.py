@@ -23,6 +23,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import module_graph, told_ceiling
+from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
@@ -53,12 +54,8 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.search.list_decoder import LIST_DECODER
-from tvm_ios.search.native_space import STATE_SPACE
 from tvm_ios.search.options import SearchOptions
-from tvm_ios.support.c_compiler import compile_ahead
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import (
@@ -231,6 +228,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         pad_merged_kernels=options.search.pad_merged_kernels,
     )
     resolved = None if target is None else resolve_target(target)
+    compile_code_ahead("llvm" if resolved is None else resolved.kind.name)
     choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)
     device = measuring_device(target, options.device, gate)
     tunes = request is not None and request.backend is not None
@@ -240,7 +238,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
     libraries = _installed(choice, device, options.device, gate)
-    compile_ahead(LANE_EXECUTOR, STATE_SPACE, LIST_DECODER)
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
         device=device,

@@ -11,11 +11,11 @@ from enum import Enum
 from pathlib import Path
 
 from tvm_ios.host.processor import usable_cores
-from tvm_ios.support.c_compiler import compile_shared
+from tvm_ios.support.c_compiler import NativeSource
 
-__all__ = ["LatencyMode", "core_to_core_ns", "latency_mode"]
+__all__ = ["PING_PONG", "LatencyMode", "core_to_core_ns", "latency_mode"]
 
-_SOURCE = Path(__file__).with_name("native") / "ping_pong.c"
+PING_PONG = NativeSource(Path(__file__).with_name("native") / "ping_pong.c")
 _SLOW_NS = 150.0
 _BATCHES = 40
 _BATCH_HOPS = 1000
@@ -38,7 +38,7 @@ def core_to_core_ns() -> float | None:
     cores = usable_cores()
     if len(cores) < 2:
         return None
-    measure = ctypes.CDLL(str(compile_shared(_SOURCE))).tvm_ios_ping_pong_ns
+    measure = PING_PONG.library.tvm_ios_ping_pong_ns
     measure.restype = ctypes.c_double
     measure.argtypes = [ctypes.c_int] * 4 + [ctypes.c_int64]
     hop_ns = float(measure(cores[0], cores[1], _BATCHES, _BATCH_HOPS, _LIMIT_NS))

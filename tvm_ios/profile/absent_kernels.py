@@ -14,7 +14,6 @@ from tvm_ios.core.graph import Operator
 from tvm_ios.cost.kernel_bound import can_win, least_ns, share_of_peak
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.kernels import digest_of_call
@@ -35,7 +34,7 @@ def absent_kernels(
     """
     if may_have_records() or not call.device.traits.idle_lanes_help:
         return frozenset()
-    extraction = extract(prepared.module)
+    extraction = prepared.extraction
     with call.open() as session:
         times_ns = _library_ns(extraction.calls, libraries, session, call)
     rows = zip(extraction.calls, extraction.graph.operators, times_ns, strict=True)

@@ -33,7 +33,6 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
-from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.known import LIBRARIES
@@ -106,7 +105,7 @@ def build_for_schedule(
         return build_prepared(plain)
     for candidate in known_forms(as_it_is, chosen_target, schedule.form):
         prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
-        if extract(prepared.module).graph.fingerprint() == schedule.graph_fingerprint:
+        if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
             return replace(build_prepared(prepared), form=candidate.form)
     return build_prepared(plain)
 

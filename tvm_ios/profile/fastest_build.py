@@ -80,9 +80,6 @@ def build_fastest(
     subject = f"{model_digest(mod, params)}.{FORMS}" if changes else ""
     candidate = BuildCandidate(mod=mod, params=params)
     choices, kernels = call.choices(resolved), with_libraries(f"kernels of {subject}", libraries)
-    if subject and not choices.is_noted(kernels):
-        # The model is new: workers that compile kernels are up in time.
-        start_shared_workers(heavy_operators(candidate.checked.typed))
     best = _BestSoFar(
         call=call,
         target=resolved,
@@ -91,6 +88,7 @@ def build_fastest(
         candidate=candidate,
         subject=subject,
         all_kernels=all_kernels,
+        is_new=bool(subject) and not choices.is_noted(kernels),
     )
     for change in changes:
         best.try_change(change, records if change.raced_with_records else None)
@@ -117,6 +115,8 @@ class _BestSoFar:
     """Name of the form in questions to the database."""
     all_kernels: bool
     """False leaves out kernels that cannot beat a library's call."""
+    is_new: bool
+    """True if nobody has compiled the model's kernels before."""
     built: BuiltModel | None = None
     """Build without further records; None until it is needed."""
     notes: list[str] = field(default_factory=list)
@@ -159,6 +159,10 @@ class _BestSoFar:
 
     def first_build(self) -> BuiltModel:
         """Build of the form so far, which is an answer of the call."""
+        if self.is_new:
+            # Not before: starting would disturb the times that layouts are chosen by. Workers that
+            # compile kernels are up when the model is prepared.
+            start_shared_workers(heavy_operators(self.candidate.checked.typed))
         built = self.build("build", self.candidate)
         if self.call.answers.first is None:
             answer_with(built, self.call)

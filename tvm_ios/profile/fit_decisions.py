@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
@@ -17,7 +18,6 @@ from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.build_choice import known_forms
 from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
@@ -97,7 +97,7 @@ class DecisionFitting:
         with self.call.stage("build given decisions", need), cached_libinfo():
             for candidate in (each for each in forms if each.form == form):
                 prepared = prepare(candidate.checked, candidate.params, target)
-                graph = extract(prepared.module, name=self.built.name).graph
+                graph = OperatorGraph(self.built.name, prepared.extraction.graph.operators)
                 schedule = decisions.on(graph)
                 if schedule is not None:
                     built = build_prepared(prepared, name=graph.name, like=self.built)

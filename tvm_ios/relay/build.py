@@ -102,6 +102,7 @@ def build(
     *,
     known: Mapping[str, LoweredKernel] | None = None,
     absent: Collection[str] = (),
+    extraction: Extraction | None = None,
 ) -> StagedBuild:
     """Kernels compiled with TVM, under the caller's PassContext and tuning records.
 
@@ -116,6 +117,8 @@ def build(
     absent
         Functions, by digest, that operator libraries will compute: their kernels are declared, and
         nobody lowers or compiles them. Graph, storage and order are as ever.
+    extraction
+        Operators of the module, if somebody has extracted them; not read where it has stages.
 
     Raises
     ------
@@ -132,7 +135,7 @@ def build(
         places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
         schedule = read_schedule(module)
     else:
-        extraction = extract(module)
+        extraction = extraction or extract(module)
         names = tuple(operator.name for operator in extraction.graph.operators)
         members = tuple((name,) for name in names)
         places = [(index, 0) for index in range(len(names))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import tvm
@@ -19,7 +20,7 @@ from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import all_calls, rebuild
-from tvm_ios.relay.extract import is_prepared, unlabelled_calls
+from tvm_ios.relay.extract import Extraction, extract, is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.bound_model import with_parameters
 from tvm_ios.relay.transforms.conversion import convert
@@ -36,7 +37,7 @@ __all__ = ["PreparedModule", "converted_model", "prepare"]
 HEAVY = ("conv", "dense", "matmul", "pool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PreparedModule:
     """A fused module, ready to be extracted, rewritten and built."""
 
@@ -48,6 +49,11 @@ class PreparedModule:
     """Number of element-wise operators that were moved in front of concatenations."""
     notes: tuple[str, ...] = ()
     """Lines for the user on how the model was prepared."""
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        """Operators of the module, extracted when this is first asked for."""
+        return extract(self.module)
 
     def as_text(self) -> str:
         """Relay text without constants."""

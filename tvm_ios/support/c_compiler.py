@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -54,7 +54,11 @@ class NativeSource:
     @cached_property
     def library(self) -> ctypes.CDLL:
         """The C file as a loaded library of its own."""
-        return ctypes.CDLL(str(compile_shared(self.path)))
+        return ctypes.CDLL(str(self.as_library()))
+
+    def as_library(self) -> Path:
+        """The C file as a shared library in the cache."""
+        return compile_shared(self.path)
 
     def as_object(self) -> Path:
         """The C file as an object file, to link into an exported model."""
@@ -119,21 +123,23 @@ def compile_object(source: Path) -> Path:
 def compile_shared(source: Path, flags: Sequence[str] = (), *, compiler: str | None = None) -> Path:
     """Compile a C file to a shared library; return its path in the cache.
 
-    ``compiler`` is the command of another C compiler than :func:`find_c_compiler` finds.
+    ``compiler`` is the command of another C compiler than :func:`find_c_compiler` finds. Without it
+    and without flags the library is linked from the file's object, which exported models take.
     """
     return _compile(source, ("-shared", *flags), ".so", compiler)
 
 
-def compile_ahead(*sources: NativeSource) -> threading.Thread:
-    """A thread that compiles C files to shared libraries, so that nobody waits for them later.
+def compile_ahead(*products: Callable[[], Path | None]) -> threading.Thread:
+    """A thread that compiles C files one after the other, so that nobody waits for them later.
 
-    Failures are reported to whoever needs the library.
+    ``products`` are functions that compile one each, such as :meth:`NativeSource.as_library`.
+    Failures are reported to whoever needs the product.
     """
 
     def work() -> None:
-        for source in sources:
+        for product in products:
             with suppress(HostError):
-                compile_shared(source.path)
+                product()
 
     thread = threading.Thread(target=work, name="tvm-ios-native", daemon=True)
     thread.start()
@@ -149,9 +155,17 @@ def _compile(source: Path, flags: tuple[str, ...], suffix: str, other: str | Non
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     product = own_folder(cache_directory() / "native") / f"{source.stem}-{key}{suffix}"
     require_own(product)
-    if not _is_whole(product):
-        _make(product, (*compiler, *options, str(source)))
+    with _making(product):  # who needs what a thread compiles ahead waits for it
+        if not _is_whole(product):
+            plain = flags == ("-shared",) and other is None
+            _make(product, (*compiler, *options, str(compile_object(source) if plain else source)))
     return product
+
+
+@cache
+def _making(_product: Path) -> threading.Lock:
+    """Lock of the thread that compiles a product in this process."""
+    return threading.Lock()
 
 
 def _is_whole(product: Path) -> bool:

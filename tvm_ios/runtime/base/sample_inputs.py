@@ -12,7 +12,7 @@ from tvm_ios.plan.plan import ExecutionPlan
 
 __all__ = ["sample_inputs", "sample_tensor"]
 
-MOST_DRAWN = 1 << 20
+MOST_DRAWN = 1 << 16
 """Values drawn for a tensor inside a network; a larger one repeats them."""
 
 

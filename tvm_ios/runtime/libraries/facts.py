@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
 from tvm_ios.errors import DatabaseError
 from tvm_ios.runtime.libraries.protocol import FactStore
 
-__all__ = ["find_facts"]
+__all__ = ["find_facts", "known_facts"]
 
 Sought = TypeVar("Sought")
 
@@ -25,10 +25,7 @@ def find_facts(
     ``find`` returns a fact that the store does not have, and True if it is worth keeping. A store
     that cannot be used is one without facts.
     """
-    facts: dict[str, str] = {}
-    if sought and store is not None:
-        with suppress(DatabaseError):
-            facts.update(store.get_facts(subject, sought))
+    facts = known_facts(store, subject, sought)
     found: dict[str, str] = {}
     for name, each in sought.items():
         if name in facts:
@@ -40,3 +37,12 @@ def find_facts(
         with suppress(DatabaseError):
             store.put_facts(subject, found)
     return facts
+
+
+def known_facts(store: FactStore | None, subject: str, names: Iterable[str]) -> dict[str, str]:
+    """The facts about these names that the store has; none where it cannot be used."""
+    wanted = tuple(names)
+    if wanted and store is not None:
+        with suppress(DatabaseError):
+            return dict(store.get_facts(subject, wanted))
+    return {}

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.runtime.libraries.onednn.calls import SOFTMAX, tensor
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ExecutionError
 from tvm_ios.runtime.base.lane_pool import LanePool
 from tvm_ios.runtime.base.native_runtime import shared_runtime
@@ -92,6 +93,21 @@ def test_a_cut_serves_the_call_with_steps_and_keeps_its_time(processor, monkeypa
     (with_steps,) = processor.complete([call]).values()
     assert with_steps.cut == found.cut
     assert processor.found_ns(with_steps) == processor.found_ns(found)
+
+
+@pytest.mark.parametrize("layout", ["abcd", "cdba"])
+def test_a_cut_in_the_store_serves_weights_however_they_lie(tmp_path, monkeypatch, layout):
+    store = ProfileDatabase(tmp_path / "facts.sqlite")
+    with closing(OnednnProcessor(store=store)) as before:
+        (found,) = before.complete([convolution()]).values()
+        least_ns = before.found_ns(found)
+    monkeypatch.setattr(device, "fastest_counts", None)  # not searched for again
+    call = convolution((Step(kind=StepKind.RELU),))
+    weight = replace(call.weight, shape=(3, 3, 32, 32), format=layout)
+    with closing(OnednnProcessor(store=store)) as after:
+        (with_steps,) = after.complete([replace(call, weight=weight)]).values()
+        assert with_steps.cut == found.cut
+        assert after.found_ns(with_steps) == least_ns
 
 
 def test_a_cut_that_is_refused_with_steps_is_searched_for(processor, monkeypatch):

@@ -180,8 +180,20 @@ class OnednnCall:
         return len(self.weight.extents) > len(self.data.extents)
 
     def bare(self) -> OnednnCall:
-        """The call without bias, steps and cut, on inputs of their own."""
+        """The call without bias, steps and cut, on inputs of their own.
+
+        Constant weights of a convolution lie as in a model that was not laid out: a reordered copy
+        is kept, so how they lie costs nothing.
+        """
         weight = None if self.weight is None else replace(self.weight, position=1)
+        if weight is not None and weight.constant and self.window is not None:
+            transposed = self.primitive is Primitive.TRANSPOSED and not self.grouped
+            plain = "bacd" if transposed else "abcdef"
+            weight = replace(
+                weight,
+                shape=weight.extents,
+                format=plain[: len(weight.extents)],
+            )
         data = replace(self.data, position=0)
         return replace(self, data=data, weight=weight, bias=None, steps=(), cut=None)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.runtime.base.lane_pool import LanePool, LaunchFailedError
-from tvm_ios.runtime.libraries.facts import find_facts
+from tvm_ios.runtime.libraries.facts import find_facts, known_facts
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, OnednnCut
 from tvm_ios.runtime.libraries.onednn.call_data import counts_of
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, candidates
@@ -66,10 +66,14 @@ class OnednnProcessor:
             if not self._fits(call.cut) and call.as_text() not in self._found
         }
         subject = f"parts and times of oneDNN {self._version} on {self._device}"
+        # Layouts were chosen by calls without steps, which another object of this class timed.
+        bare = {call.bare().as_text() for call in unknown.values()} - self._found.keys()
+        self._note(known_facts(self._store, subject, bare))
         with ExitStack() as undo:
             pool = cache(partial(self._pool, undo))
-            found = find_facts(self._store, subject, unknown, lambda call: self._find(call, pool()))
-        self._found |= {text: self._read(value) for text, value in found.items()}
+            self._note(
+                find_facts(self._store, subject, unknown, lambda call: self._find(call, pool()))
+            )
         return {call: self._completed(call) for call in wanted}
 
     def found_ns(self, call: OnednnCall) -> int | None:
@@ -117,6 +121,9 @@ class OnednnProcessor:
             here = isinstance(self._processor, ThisProcessor)
             self._opened = NativeOnednn(self._processor, load_onednn() if here else None)
         return self._opened
+
+    def _note(self, facts: Mapping[str, str]) -> None:
+        self._found |= {text: self._read(value) for text, value in facts.items()}
 
     def _completed(self, call: OnednnCall) -> OnednnCall | None:
         if self._fits(call.cut):
