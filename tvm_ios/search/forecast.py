@@ -18,7 +18,7 @@ USUAL_FACTOR = (1.0, 0.3)
 """Factor from prediction to price before anything is learned, and its deviation."""
 USUAL_SURPLUS_NS = (0.0, 500.0)
 """Constant surplus of a stage in nanoseconds, likewise."""
-HOPE = 0.07
+HOPE = 0.05
 """Share by which a stage without a price is hoped to cost less than it is likely to."""
 
 
