@@ -90,7 +90,7 @@ class SearchOptions:
                 raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
         no_limit = " (0 means no limit)"
         require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
-        if self.predict_stages not in (None, True, False):
+        if not isinstance(self.predict_stages, bool | None):
             raise OptionError(
                 f"predict_stages is {self.predict_stages!r}; give True or False, or leave it out"
             )
