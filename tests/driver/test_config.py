@@ -38,6 +38,7 @@ def test_every_configuration_of_the_repository_loads(project_root):
     assert paper.options.build.libraries == ()
     assert (paper.options.search.max_group_size, paper.options.search.max_num_groups) == (3, 8)
     assert paper.options.search.endings is EndingRule.PUBLISHED
+    assert paper.options.search.predict_stages is False
     measure = paper.options.measure
     assert (measure.warmup, measure.number, measure.repeat) == (2, 6, 6)
     assert paper.tuning is None
@@ -165,6 +166,7 @@ def test_tune_takes_the_arguments():
         ("[search]\nmax_group_size = -1\n", r"max_group_size is -1"),
         ("[search]\nmax_group_size = true\n", r"max_group_size is True"),
         ("[build]\npad_channels = 1\n", r"pad_channels is 1; give true or false"),
+        ("[search]\npredict_stages = 1\n", r"predict_stages is 1; give true or false"),
         (
             "[search]\npad_merged_kernels = 'no'\n",
             r"pad_merged_kernels is 'no'; give true or false",

@@ -43,6 +43,22 @@ def test_the_work_of_a_stage_is_what_it_costs_at_least(kernels: MeasuredKernels)
     assert all_of_them == sum(costs_ns[index] for (index,) in members) // LANES > one
 
 
+def test_likely_prices_lie_between_shared_work_and_all_of_it(kernels: MeasuredKernels) -> None:
+    """One group is known exactly; nothing is measured for any but single operators."""
+    members = tuple((index,) for index in convolutions(kernels.graph))
+    stages = [Stage(members[:1]), Stage(members), Stage(members, Strategy.MERGE)]
+    costs_ns = [1000 + index for index in range(len(kernels.graph))]
+    prices = StagePrices(kernels, plain_choice(kernels.graph, costs_ns))
+    (single_ns,) = prices.price(prices.graph, stages[:1])
+    prices.operators_ns(prices.graph, lanes=LANES)
+    measured = kernels.counters.priced
+    one, several, merged = prices.predicted(prices.graph, stages)
+    assert kernels.counters.priced == measured
+    assert (one, merged) == (single_ns, 0)
+    work_ns = sum(costs_ns[index] for (index,) in members)
+    assert prices.lower_bound(prices.graph, stages)[1] <= several <= work_ns
+
+
 def test_one_group_costs_what_its_operators_cost(prices: StagePrices) -> None:
     masks = prices.graph.predecessor_masks()
     last = next(

@@ -29,10 +29,12 @@ def test_defaults_are_the_papers():
         ({"max_block_transitions": 0}, "max_block_transitions is 0"),
         ({"max_chain_size": 0}, "max_chain_size is 0; give a whole number from 1"),
         ({"bound_margin_percent": 101}, "bound_margin_percent is 101"),
+        ({"bound_margin_percent": -5}, "bound_margin_percent is -5; give a whole number from 0"),
         ({"least_gain_percent": -1.0}, "least_gain_percent is -1.0; give per cent from 0"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
         ({"list_only": 1}, "list_only is 1; give True or False"),
+        ({"predict_stages": "no"}, "predict_stages is 'no'; give True or False"),
         ({"native": "no"}, "native is 'no'; give True or False"),
         ({"centred_merges": None}, "centred_merges is None; give True or False"),
         ({"pad_merged_kernels": "no"}, "pad_merged_kernels is 'no'; give True or False"),
@@ -82,7 +84,10 @@ def test_some_defaults_depend_on_where_prices_come_from():
     assert measured.least_gain_percent == 4
     exact = SearchOptions().completed(measured=False)
     assert (exact.max_chain_size, exact.bound_margin_percent, exact.least_gain_percent) == (1, 0, 0)
-    given = SearchOptions(max_chain_size=2, bound_margin_percent=0, least_gain_percent=1.0)
+    assert (measured.predict_stages, exact.predict_stages) == (True, False)
+    given = SearchOptions(
+        max_chain_size=2, bound_margin_percent=0, least_gain_percent=1.0, predict_stages=False
+    )
     assert given.completed(measured=True) == given == given.completed(measured=False)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "FloorModel",
     "LaneModel",
     "LowerBoundModel",
+    "PredictingModel",
     "StageRunner",
     "TimedStage",
 ]
@@ -44,6 +45,15 @@ class LowerBoundModel(Protocol):
 
     def lower_bound(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
         """Lower bound of the price of each stage, in nanoseconds."""
+        ...
+
+
+@runtime_checkable
+class PredictingModel(Protocol):
+    """A cost model that predicts prices, which is cheaper than to price."""
+
+    def predicted(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Likely price of each stage in nanoseconds; 0 where nothing is known but its bound."""
         ...
 
 

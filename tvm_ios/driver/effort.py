@@ -56,7 +56,7 @@ LEVELS: Mapping[Effort, Mapping[str, Any]] = MappingProxyType(
         },
         Effort.BALANCED: {},
         Effort.THOROUGH: {
-            "search": SearchOptions(max_group_size=4, least_gain_percent=0.0),
+            "search": SearchOptions(max_group_size=4, least_gain_percent=0.0, predict_stages=False),
             "measure": MeasureOptions(repeat=9, max_repeat=30, tolerance=0.01),
             "compare": CompareOptions(rounds=60, longest_s=30.0),
             "build": BuildOptions(all_kernels=True),

@@ -151,6 +151,21 @@ class StagePrices:
             for stage in stages
         ]
 
+    def predicted(self, graph: OperatorGraph, stages: Sequence[Stage]) -> Sequence[int]:
+        """Likely price of each stage in nanoseconds, from prices of its operators; 0 for merges.
+
+        Groups go to lanes as when they run, and a lane that is done helps the one with the most
+        work left as well as lanes help with the stage's operators. Everything is 0 where idle lanes
+        do not help.
+        """
+        del graph
+        if not self.kernels.runner.idle_lanes_help:
+            return [0] * len(stages)
+        return [
+            0 if stage.is_merge else self._side_by_side_ns(stage) + self._overhead_ns(stage)
+            for stage in stages
+        ]
+
     def floors(
         self, graph: OperatorGraph, stages: Sequence[Stage], prices_ns: Sequence[int]
     ) -> Sequence[int]:
@@ -165,13 +180,32 @@ class StagePrices:
             for stage, price_ns in zip(stages, prices_ns, strict=True)
         ]
 
+    def _side_by_side_ns(self, stage: Stage) -> int:
+        """Nanoseconds of the groups of a stage on all lanes, from prices of its operators."""
+        helped_ns, alone_ns, lanes = self._helped_ns, self.alone_ns, self.kernels.runner.lanes
+        if len(stage.groups) == 1:
+            return max(1, sum(helped_ns[index] for index in stage.operators))
+        loads_ns = [0] * lanes
+        groups_ns = [sum(alone_ns[index] for index in group) for group in stage.groups]
+        for group_ns in sorted(groups_ns, reverse=True):
+            loads_ns[loads_ns.index(min(loads_ns))] += group_ns
+        most_ns, work_ns = max(loads_ns), sum(loads_ns)
+        saved_ns = work_ns - sum(helped_ns[index] for index in stage.operators)
+        # Help would save this much at best.
+        share = min(1.0, max(0, saved_ns) * lanes / (work_ns * (lanes - 1))) if lanes > 1 else 0
+        return max(1, round(most_ns - share * (most_ns - work_ns / lanes)))
+
+    @cached_property
+    def _helped_ns(self) -> Sequence[int]:
+        """Nanoseconds of each operator on all lanes, or on one where it is not split."""
+        return self.operators_ns(self.graph, lanes=self.kernels.runner.lanes)
+
     @cached_property
     def _flops_per_ns(self) -> float:
         """FLOPs a nanosecond of the operator that all lanes together compute at the best rate."""
-        helped_ns = self.operators_ns(self.graph, lanes=self.kernels.runner.lanes)
         operators = self.graph.operators
         return max(
-            (each.flops / ns for each, ns in zip(operators, helped_ns, strict=True) if ns),
+            (each.flops / ns for each, ns in zip(operators, self._helped_ns, strict=True) if ns),
             default=1.0,
         )
 

@@ -15,6 +15,7 @@ from tvm_ios.search.baselines import make_schedule
 from tvm_ios.search.block_graph import BlockGraph, make_block_graph
 from tvm_ios.search.chains import contract_chains
 from tvm_ios.search.exhaustive import solve_exhaustively
+from tvm_ios.search.forecast import Forecast
 from tvm_ios.search.lazy import solve_lazily
 from tvm_ios.search.native_space import make_state_space
 from tvm_ios.search.options import SearchOptions
@@ -32,12 +33,6 @@ __all__ = ["search_ios"]
 MERGES = 10
 """Number of merge stages that together have to be able to gain what is worth a search: a network
 has about as many places of a kind."""
-HURRIED_PERCENT = -5
-"""Margin in per cent of a hurried search's first pass: bounds are raised by 5 %.
-
-With it NASNet-A Large on two lanes takes 2,300 prices, against 20,900 with the default margin for
-measured prices, and becomes 1.1 % longer; Inception V3 takes 400 against 1,130 and stays equal.
-"""
 
 
 def search_ios(
@@ -70,9 +65,9 @@ def search_ios(
         Asked between batches; after True the search returns the best schedule of the stages priced
         so far, with a note.
     hurried
-        True if it will be stopped before long. All blocks are then searched with raised bounds
-        first, for a fraction of the prices and a loss of one or two per cent, and after that with
-        the options' bounds. Otherwise the first blocks could take all the time.
+        True if it will be stopped before long. All blocks are then searched with likely prices
+        first, if the cost model predicts any, and after that as the options say. Otherwise the
+        first blocks could take all the time.
     partition
         Blocks in place of those of :func:`partition_graph`. Its operators are those of the graph,
         so no chains are joined.
@@ -95,10 +90,10 @@ def search_ios(
         )
     pricer = Pricer(graph, cost_model, contraction if len(units) < len(graph) else None)
     run = _Run(units, pricer, options, lazy, progress, should_stop or (lambda: False))
-    margin_percent = options.bound_margin_percent or 0
-    first_percent = min(HURRIED_PERCENT, margin_percent)
-    margins_percent = (first_percent, margin_percent) if hurried and lazy else (margin_percent,)
-    stages, reports = run.solve(partition.blocks, margins_percent)
+    predicts = lazy and pricer.predicts
+    passes = {predicts and (hurried or bool(options.predict_stages)): None}
+    passes |= {predicts and bool(options.predict_stages): None}
+    stages, reports = run.solve(partition.blocks, tuple(passes))
     latency_ns = sum(report.latency_ns for report in reports)
     verify_schedule(
         make_schedule(units, tuple(stages), "ios", latency_ns),
@@ -163,18 +158,19 @@ class _Run:
         self.best_ns = self.sequential_ns
         least = self.sequential_ns * (options.least_gain_percent or 0) / 100
         self.merge_gain_ns = round(least / MERGES)
+        self.forecast = Forecast()
         self.num_blocks = self.blocks_before = 0
         self.unfinished = 0
 
     def solve(
-        self, blocks: Sequence[ScheduleBlock], margins_percent: Sequence[int]
+        self, blocks: Sequence[ScheduleBlock], passes: Sequence[bool]
     ) -> tuple[list[Stage], list[BlockReport]]:
-        """Best stages of all blocks, after a pass over them for each margin of the bounds."""
-        self.num_blocks = len(blocks) * len(margins_percent)
+        """Best stages of all blocks, after passes over them: True predicts."""
+        self.num_blocks = len(blocks) * len(passes)
         best: list[_Solved] = []
-        for margin_percent in margins_percent:
+        for predicts in passes:
             self.unfinished = 0
-            best = self._pass(blocks, margin_percent, best)
+            best = self._pass(blocks, predicts, best)
             self.blocks_before += len(blocks)
         if self.unfinished:
             self.notes.append(
@@ -185,7 +181,7 @@ class _Run:
         return [stage for stages, _ in best for stage in stages], [report for _, report in best]
 
     def _pass(
-        self, blocks: Sequence[ScheduleBlock], margin_percent: int, before: Sequence[_Solved]
+        self, blocks: Sequence[ScheduleBlock], predicts: bool, before: Sequence[_Solved]
     ) -> list[_Solved]:
         """Answers of a pass over all blocks, each the shorter one of this pass and the last."""
         best: list[_Solved] = []
@@ -199,7 +195,7 @@ class _Run:
             for solved in (
                 self._in_order(block.operators)
                 if skips
-                else self._solve_block(number, block.operators, margin_percent)
+                else self._solve_block(number, block.operators, predicts)
             ):
                 known = before[len(best)] if before else None
                 best.append(solved if known is None else _shorter(known, solved))
@@ -229,7 +225,7 @@ class _Run:
         yield [Stage(((index,),)) for index in operators], report
 
     def _solve_block(
-        self, number: int, operators: Sequence[int], margin_percent: int
+        self, number: int, operators: Sequence[int], predicts: bool
     ) -> Iterator[_Solved]:
         begin = time.perf_counter()
         block = make_block_graph(self.graph, operators)
@@ -244,11 +240,11 @@ class _Run:
                 f"{len(operators)} operators was split in two: it has more than "
                 f"{self.options.max_block_transitions} transitions"
             )
-            yield from self._solve_block(number, operators[:middle], margin_percent)
-            yield from self._solve_block(number, operators[middle:], margin_percent)
+            yield from self._solve_block(number, operators[:middle], predicts)
+            yield from self._solve_block(number, operators[middle:], predicts)
             return
         before = self.pricer.count
-        self._price_and_solve(number, block, space, margin_percent)
+        self._price_and_solve(number, block, space, predicts)
         stages = stages_of(block, space, space.best_path())
         yield (
             stages,
@@ -266,7 +262,7 @@ class _Run:
         )
 
     def _price_and_solve(
-        self, number: int, block: BlockGraph, space: StateSpace, margin_percent: int
+        self, number: int, block: BlockGraph, space: StateSpace, predicts: bool
     ) -> None:
         def report(bound_ns: int) -> None:
             if self.progress is not None:
@@ -289,12 +285,19 @@ class _Run:
             block,
             space,
             self.pricer,
-            margin_percent=margin_percent,
+            margin_percent=self.options.bound_margin_percent or 0,
             merge_gain_ns=self.merge_gain_ns,
+            worth_ns=self._worth_ns(block),
+            forecast=self.forecast if predicts else None,
             should_stop=self.should_stop,
             on_batch=report,
         )
         self.unfinished += not finished
+
+    def _worth_ns(self, block: BlockGraph) -> int:
+        """Nanoseconds that further prices of a block have to promise."""
+        in_order_ns = sum(self.pricer.singles_ns[index] for index in block.operators)
+        return round(in_order_ns * (self.options.least_gain_percent or 0) / 100 / MERGES)
 
     def _name(self, operator: int) -> str:
         return self.graph.operators[operator].name

@@ -17,18 +17,28 @@ price it bounds. A price always replaces the bound, so the result is exact for t
 stage whose bound is too high by noise may be missed; the loss is at most the noise of the prices on
 the way. ``bound_margin_percent`` buys safety with more prices. Every round prices at least one new
 stage, so the search ends.
+
+With a forecast, a stage also counts at its likely price, which lies far closer to the price than
+any bound, so few stages are priced. Where no stage is cheaper than its likely price by more than a
+share e, the schedule found is at most 1 / (1 - e) times as long as the optimum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import compress
 
+from tvm_ios.core.schedule import Stage
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.search.block_graph import BlockGraph
+from tvm_ios.search.forecast import Forecast
 from tvm_ios.search.pricer import Pricer
 from tvm_ios.search.state_space import WEIGHT_SHIFT, StateSpace, single_stages, stages_of
 
 __all__ = ["solve_lazily"]
+
+STEADY = 0.01
+"""Change of likely prices that is worth solving a block anew."""
 
 
 def solve_lazily(
@@ -38,23 +48,30 @@ def solve_lazily(
     *,
     margin_percent: int = 0,
     merge_gain_ns: int = 0,
+    worth_ns: int = 0,
+    forecast: Forecast | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     on_batch: Callable[[int], None] = lambda _: None,
 ) -> bool:
-    """Solve a block; return False if it was stopped before the optimum was certain.
+    """Solve a block; return False if it was stopped before its end.
 
-    Afterwards the state space holds the best way. The lower bound of the whole block goes to
-    ``on_batch`` after every batch of prices, and ``should_stop`` is asked before.
+    Afterwards the state space holds the best way. The lower bound of the whole block, or with a
+    forecast its likely price, goes to ``on_batch`` after every batch of prices, and ``should_stop``
+    is asked before.
 
     Parameters
     ----------
     margin_percent
-        Per cent by which a stage may cost less than its bound, where prices are noisy. Below 0
-        bounds are raised, and the result may be longer than the optimum by as much.
+        Per cent by which a stage may cost less than its bound, where prices are noisy.
     merge_gain_ns
         Nanoseconds that a merge stage has to be able to gain: its bound is raised by as much.
+    worth_ns
+        Nanoseconds that more prices have to promise to gain over the best way that is priced.
+    forecast
+        Corrects predictions, which then count where they are above the bounds, and learns from the
+        prices; None leaves the bounds alone.
     """
-    priced: set[int] = set()
+    priced: dict[int, int] = {}
     alone = {
         mask: stage for stage, mask in enumerate(space.stage_masks) if stage >= space.num_merges
     }
@@ -62,40 +79,97 @@ def solve_lazily(
     def trusted(bounds_ns: Sequence[int]) -> list[int]:
         return [bound_ns * (100 - margin_percent) // 100 for bound_ns in bounds_ns]
 
-    def settle(batch: list[int], prices: list[int]) -> None:
-        floors = trusted(pricer.floors(stages_of(block, space, batch), prices))
-        space.settle(batch, prices, floors)
-        priced.update(batch)
-        # Where bounds are raised, so is their sum, which is told as a lower bound.
-        on_batch((space.best_weight() >> WEIGHT_SHIFT) * 100 // raised_percent)
+    def settle(prices: dict[int, int]) -> None:
+        batch, prices_ns = list(prices), list(prices.values())
+        floors = trusted(pricer.floors(stages_of(block, space, batch), prices_ns))
+        space.settle(batch, prices_ns, floors)
 
-    raised_percent = 100 - min(0, margin_percent)
     bounds_ns: Sequence[int] = [0] * len(space.stage_masks)
-    if pricer.knows_lower_bounds:  # else it is not worth making a stage of each
-        bounds_ns = trusted(pricer.lower_bounds(stages_of(block, space, range(len(bounds_ns)))))
+    likely = None
+    if pricer.knows_lower_bounds or forecast is not None:  # else it is not worth making them
+        every = stages_of(block, space, range(len(bounds_ns)))
+        bounds_ns = trusted(pricer.lower_bounds(every))
         merges_ns = [bound_ns + merge_gain_ns for bound_ns in bounds_ns[: space.num_merges]]
         bounds_ns = [*merges_ns, *bounds_ns[space.num_merges :]]
-    space.start(bounds_ns, priced=False)
+        likely = None if forecast is None else _Likely(every, pricer.predicted(every), forecast)
     singles = single_stages(space)
-    settle(list(singles), [pricer.singles_ns[block.operators[i]] for i in singles.values()])
+    known = {stage: pricer.singles_ns[block.operators[i]] for stage, i in singles.items()}
+    shortest_ns = sum(known.values())
+    space.start(bounds_ns if likely is None else likely.over(bounds_ns), priced=False)
     while True:
-        unpriced = [stage for stage in space.best_path() if stage not in priced]
+        settle(known)
+        priced |= known
+        on_batch(space.best_weight() >> WEIGHT_SHIFT)
+        if likely is not None and likely.learn(known):
+            space.start(likely.over(bounds_ns), priced=False)
+            settle(priced)
+        path = space.best_path()
+        unpriced = [stage for stage in path if stage not in priced]
         if not unpriced:
+            return True
+        if likely is not None and space.best_weight() >> WEIGHT_SHIFT >= shortest_ns - worth_ns:
+            space.keep_priced_only()
             return True
         if should_stop():
             space.keep_priced_only()
             return False
-        batch = _cheapest_to_know(unpriced, space, alone, priced)
+        batch = _cheapest_to_know(unpriced, space, alone, priced) if likely is None else unpriced
         try:
-            prices = pricer.price(stages_of(block, space, batch))
+            known = dict(zip(batch, pricer.price(stages_of(block, space, batch)), strict=True))
         except OutOfTimeError:
             space.keep_priced_only()
             return False
-        settle(batch, prices)
+        if likely is not None:
+            shortest_ns = min(shortest_ns, sum((priced | known)[stage] for stage in path))
+
+
+class _Likely:
+    """Likely prices of all stages of a block."""
+
+    def __init__(
+        self, stages: Sequence[Stage], predicted_ns: Sequence[int], forecast: Forecast
+    ) -> None:
+        self._predicted_ns = predicted_ns
+        # One group is the sum of its operators. Merges have kernels of their own.
+        self._learns = [
+            len(stage.groups) > 1 and not stage.is_merge and each_ns > 0
+            for stage, each_ns in zip(stages, predicted_ns, strict=True)
+        ]
+        learning_ns = list(compress(predicted_ns, self._learns))
+        self._ends_ns = (min(learning_ns), max(learning_ns)) if learning_ns else ()
+        self._forecast = forecast
+        self._last_ns: list[int] = []
+
+    def over(self, bounds_ns: Sequence[int]) -> list[int]:
+        """Likely prices in nanoseconds, none below its bound."""
+        likely_ns = self._forecast.likely_ns
+        self._last_ns = list(map(likely_ns, self._ends_ns))
+        return [
+            max(bound_ns, likely_ns(each_ns) if learns else each_ns)
+            for bound_ns, each_ns, learns in zip(
+                bounds_ns, self._predicted_ns, self._learns, strict=True
+            )
+        ]
+
+    def learn(self, prices: Mapping[int, int]) -> bool:
+        """Learn from prices of stages; True if likely prices changed by that."""
+        self._forecast.learn(
+            (self._predicted_ns[stage], price_ns)
+            for stage, price_ns in prices.items()
+            if self._learns[stage]
+        )
+        now_ns = map(self._forecast.likely_ns, self._ends_ns)
+        return any(
+            abs(one_ns - other_ns) > STEADY * other_ns
+            for one_ns, other_ns in zip(now_ns, self._last_ns, strict=True)
+        )
 
 
 def _cheapest_to_know(
-    unpriced: Sequence[int], space: StateSpace, alone: dict[int, int], priced: set[int]
+    unpriced: Sequence[int],
+    space: StateSpace,
+    alone: Mapping[int, int],
+    priced: Container[int],
 ) -> list[int]:
     """The unpriced stages of the best way whose prices bound the most other stages.
 

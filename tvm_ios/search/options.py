@@ -19,6 +19,7 @@ _BY_PRICES = {
     "max_chain_size": (3, 1),
     "bound_margin_percent": (3, 0),
     "least_gain_percent": (4.0, 0.0),
+    "predict_stages": (True, False),
 }
 """Defaults of options that depend on the prices: for measured ones, then for a model's."""
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -60,13 +61,16 @@ class SearchOptions:
     3 with measured prices (a depthwise convolution and its neighbours), else 1."""
     bound_margin_percent: int | None = None
     """Per cent that the lazy search takes off a bound, as prices may be noisy. Where omitted, 3
-    with measured prices, which scatter by about as much, else 0. Below 0 bounds are raised: far
-    fewer stages are priced, and the schedule is at most so many per cent longer."""
+    with measured prices, which scatter by about as much, else 0."""
     least_gain_percent: float | None = None
     """Per cent of sequential order that schedules have to be able to gain, by bounds, for stages to
     be searched; a merged stage has to be able to gain a tenth of it to be priced. Where omitted,
     4 with measured prices, of which schedules reach about half, else 0: everything is searched.
     Not read where kernels share one GPU."""
+    predict_stages: bool | None = None
+    """True prices only stages of the schedule that is the best by likely prices, until all of that
+    is priced; False prices every stage that could be of the best schedule, by bounds. Where
+    omitted, True with measured prices, else False. Not read by cost models that do not predict."""
     native: bool = True
     """True uses the search in C where there is a C compiler; the answers are the same without."""
     list_only: bool = False
@@ -86,13 +90,17 @@ class SearchOptions:
                 raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
         no_limit = " (0 means no limit)"
         require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
+        if not isinstance(self.predict_stages, bool | None):
+            raise OptionError(
+                f"predict_stages is {self.predict_stages!r}; give True or False, or leave it out"
+            )
         require_whole_fields(
             self,
             max_block_size=(1, 1000),
             max_block_states=(2, 10**6),
             max_block_transitions=(1, 10**9),
             max_chain_size=(1, 1000),
-            bound_margin_percent=(-100, 100),
+            bound_margin_percent=(0, 100),
         )
 
         least = self.least_gain_percent
@@ -155,6 +163,7 @@ class SearchOptions:
                 max_chain_size=1,
                 bound_margin_percent=0,
                 least_gain_percent=0.0,
+                predict_stages=False,
             )
         missing: dict[str, Any] = {
             name: values[0 if measured else 1]

@@ -13,6 +13,7 @@ from tvm_ios.cost.protocol import (
     FloorModel,
     LaneModel,
     LowerBoundModel,
+    PredictingModel,
 )
 from tvm_ios.errors import SearchError
 from tvm_ios.search.chains import Contraction
@@ -90,6 +91,18 @@ class Pricer:
             return [0] * len(stages)
         answers = self._cost_model.lower_bound(self._graph, self._expanded(stages))
         return self._checked("lower bound", stages, answers)
+
+    @property
+    def predicts(self) -> bool:
+        """True if the cost model predicts prices."""
+        return isinstance(self._cost_model, PredictingModel)
+
+    def predicted(self, stages: Sequence[Stage]) -> Sequence[int]:
+        """Likely price of each stage in nanoseconds; 0 where the cost model predicts none."""
+        if not isinstance(self._cost_model, PredictingModel):
+            return [0] * len(stages)
+        answers = self._cost_model.predicted(self._graph, self._expanded(stages))
+        return self._checked("prediction", stages, answers)
 
     def floors(self, stages: Sequence[Stage], prices_ns: Sequence[int]) -> Sequence[int]:
         """Floor of each stage in nanoseconds: no stage that contains it costs less."""

@@ -62,5 +62,6 @@ def _searched(
 ) -> tuple[StagePrices, SearchResult]:
     """A search that knows no price, and the prices it has found."""
     prices = settled_prices(MeasuredKernels(runner))
-    options = SearchOptions(max_group_size=r, max_num_groups=s).completed(measured=True)
+    options = SearchOptions(max_group_size=r, max_num_groups=s, predict_stages=False)
+    options = options.completed(measured=True)
     return prices, search_ios(prices.graph, prices, options, lazy=lazy)
