@@ -56,11 +56,13 @@ def unseen_table(records: Iterable[BenchmarkRecord]) -> Table:
 
 def unseen_summary(records: Iterable[BenchmarkRecord]) -> str:
     """JSON with the geometric mean and the least ratio of each half, and the standings."""
-    found = [each for each in _standings(records) if each[1] is not None]
-    halves = {
-        half.value: _mean([s for r, s in found if half_of(r.network) is half]) for half in Half
-    }
-    standings = [{"half": half_of(r.network).value, **asdict(s)} for r, s in found]
+    found = [
+        (half_of(record.network), standing)
+        for record, standing in _standings(records)
+        if standing is not None
+    ]
+    halves = {half.value: _mean([s for each, s in found if each is half]) for half in Half}
+    standings = [{"half": half.value, **asdict(standing)} for half, standing in found]
     return json.dumps({"halves": halves, "standings": standings}, indent=1)
 
 
