@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from threading import Lock
 from typing import Any
 
@@ -14,10 +13,13 @@ from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils import _pytree as pytree
 
-from tvm_ios.driver.tune import tune
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.later.begun_call import begin_tune
+from tvm_ios.driver.tune import tuned
 from tvm_ios.errors import ModelError
 from tvm_ios.pytorch.agreement import disagreement
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
+from tvm_ios.pytorch.improving import ImprovingPart
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
 from tvm_ios.pytorch.takeable import gives_views, obstacles_by_call, takeable_parts
@@ -30,6 +32,7 @@ from tvm_ios.relay.frontends.torch import (
     with_constants,
 )
 from tvm_ios.relay.frontends.torch_operators import missing_operators
+from tvm_ios.relay.inputs import weight_inputs
 
 __all__ = ["GraphProgram"]
 
@@ -201,13 +204,23 @@ def _compiled_part(
     if not all(each.numel() for each in leaves if isinstance(each, torch.Tensor)):
         raise ModelError("a tensor of it has no elements")
     trace = traced(module, given)
-    # An input in the place of a weight is one on purpose, and none that somebody forgot.
-    mod = with_constants(*from_trace(trace, given))
-    model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
-    part = CompiledPart(model, input_names(trace, len(given)), result)
-    with torch.no_grad():
-        found = pytree.tree_leaves(part(*given))
-    difference = disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given))
-    if difference:
-        raise ModelError(f"compiled, it computes something else than torch: {difference}")
-    return part
+    mod, params = from_trace(trace, given)
+    names = input_names(trace, len(given))
+    if set(weight_inputs(mod["main"])) - set(params):
+        # An input in the place of a weight is one on purpose, and none that somebody forgot.
+        mod, params = with_constants(mod, params), None
+
+    def checked(model: CompiledModel) -> CompiledPart:
+        part = CompiledPart(model, names, result)
+        with torch.no_grad():
+            found = pytree.tree_leaves(part(*given))
+        if difference := disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given)):
+            raise ModelError(f"compiled, it computes something else than torch: {difference}")
+        return part
+
+    call = options.call(mod, params)
+    if options.waits(deterministic=torch.are_deterministic_algorithms_enabled()):
+        return checked(tuned(call))
+    model, later = begin_tune(call)
+    part = checked(model)
+    return part if later is None else ImprovingPart(part, later, checked)

@@ -26,6 +26,7 @@ import tvm
 
 import tvm_ios
 from tvm_ios import BuildOptions, CompareOptions, TuneOptions
+from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.errors import ModelError
 from tvm_ios.measure.compare import Comparison, compare
 from tvm_ios.models import by_name
@@ -65,15 +66,15 @@ def _captured(module: torch.nn.Module, example: torch.Tensor) -> Model:
     """Model that the backend of ``torch.compile`` would tune."""
     seen = []
 
-    def refuse(mod: tvm.IRModule, **_: Any) -> None:
-        seen.append(mod)
+    def refuse(call: TuneCall) -> None:
+        seen.append((call.mod, call.params))
         raise ModelError("seen")
 
     torch.compiler.reset()
-    with patch("tvm_ios.pytorch.program.tune", refuse), torch.inference_mode():
+    with patch("tvm_ios.pytorch.program.begin_tune", refuse), torch.inference_mode():
         torch.compile(module, backend="tvm_ios")(example)
-    (mod,) = seen
-    return mod, None
+    (model,) = seen
+    return model
 
 
 def raced(network: DoorNetwork) -> tuple[Comparison, dict[str, int]]:
