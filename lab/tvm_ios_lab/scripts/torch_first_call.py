@@ -87,7 +87,13 @@ def call(backend: str, name: str, later_s: float) -> dict[str, Any]:
     ended: list[float] = []
     logger = logging.getLogger("tvm_ios.pytorch.improving")
     logger.setLevel(logging.INFO)
-    logger.addFilter(lambda told: ended.append(time.perf_counter()) or told.getMessage() != FINISHED)
+
+    def heard(told: logging.LogRecord) -> bool:
+        if told.getMessage() == FINISHED:
+            ended.append(time.perf_counter())
+        return True
+
+    logger.addFilter(heard)
     with torch.inference_mode():
         wanted = module(example)
         began = time.perf_counter()
@@ -154,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", nargs="*", default=list(SUBJECTS), choices=list(SUBJECTS))
     parser.add_argument("--calls", type=int, default=2, help="calls of each back end")
-    parser.add_argument("--later", type=float, default=60.0, help="seconds to wait for the finished")
+    parser.add_argument("--later", type=float, default=60.0, help="seconds to wait for the end")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--call", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
