@@ -12,3 +12,27 @@ def test_a_gpu_is_refused_before_anything_is_tuned():
     assert BackendOptions.of({"target": "llvm -mcpu=core-avx2"}).tuning is None
     with pytest.raises(OptionError, match=r"sm_90', but .* runs on the CPU.*from_torch"):
         BackendOptions.of({"target": "cuda -arch=sm_90"})
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({}, False),
+        ({"wait": True}, True),
+        ({"effort": "quick"}, False),
+        ({"effort": "thorough"}, True),
+        ({"effort": "thorough", "wait": False}, False),
+        ({"tuning": "autotvm"}, True),
+        ({"tuning": "none"}, False),
+        ({"time_budget": 60}, True),
+        ({"time_budget": 60, "wait": False}, False),
+    ],
+)
+def test_who_says_how_long_waits(given, waits):
+    assert BackendOptions.of(given).waits() == waits
+
+
+def test_who_wants_equal_bits_waits_and_other_values_are_refused():
+    assert BackendOptions.of({}).waits(deterministic=True)
+    with pytest.raises(OptionError, match="wait is 'no'; give True, False or None"):
+        BackendOptions.of({"wait": "no"})

@@ -69,7 +69,7 @@ from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race"]
+__all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race", "tuned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,19 +182,25 @@ def tune(
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
     budget = budget_of_call(time_budget)  # first: its clock begins here
-    given = TuneCall(
-        mod=mod,
-        params=params,
-        target=target,
-        tuning=tuning,
-        tuning_records=tuning_records,
-        time_budget=budget,
-        lanes=lanes,
-        database=database,
-        decisions=decisions,
-        progress=progress,
-        options=options_of_call(effort, options, tuning),
+    return tuned(
+        TuneCall(
+            mod=mod,
+            params=params,
+            target=target,
+            tuning=tuning,
+            tuning_records=tuning_records,
+            time_budget=budget,
+            lanes=lanes,
+            database=database,
+            decisions=decisions,
+            progress=progress,
+            options=options_of_call(effort, options, tuning),
+        )
     )
+
+
+def tuned(given: TuneCall) -> CompiledModel:
+    """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
     call = KeptCall.of(given)
     if (known := call.find()) is not None:
         return known

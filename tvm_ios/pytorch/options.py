@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from tvm_ios.driver.effort import Effort
+from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call
 from tvm_ios.errors import OptionError
 from tvm_ios.relay.inputs import resolve_target
@@ -37,15 +39,51 @@ class BackendOptions:
     lanes: int | None = None
     database: str | Path | None = None
     options: TuneOptions = DEFAULTS
+    wait: bool | None = None
+    """True waits for the finished model, False runs the first one until it is there. Where omitted,
+    calls with a time budget, a tuner or the effort ``"thorough"`` wait, for these say how long, and
+    so do calls that are to be deterministic, since results may change in their last bits."""
 
     def __post_init__(self) -> None:
         options_of_call(self.effort, self.options)
+        if not isinstance(self.wait, bool | None):
+            raise OptionError(f"wait is {self.wait!r}; give True, False or None")
         if self.target is not None and is_gpu_target(resolve_target(self.target)):
             raise OptionError(
                 f"target is {self.target!r}, but the backend tvm_ios runs on the CPU, where torch "
                 "has the tensors; leave it out, or schedule one model for the GPU: "
                 "tvm_ios.tune(*tvm_ios.from_torch(model, x), 'cuda')"
             )
+
+    def waits(self, *, deterministic: bool = False) -> bool:
+        """True if who calls the model first waits for the finished one.
+
+        ``deterministic`` says that torch is asked for equal bits in every call.
+        """
+        if self.wait is not None:
+            return self.wait
+        effort = None if self.effort is None else Effort.of(self.effort)
+        tuner = self._chosen.kernels.backend_for(self.tuning)
+        limited = self.time_budget is not None or effort is Effort.THOROUGH or tuner is not None
+        return limited or deterministic
+
+    def call(self, mod: Any, params: Any) -> TuneCall:
+        """Call of ``tune`` for a Relay module and its parameters, whose time begins now."""
+        return TuneCall(
+            mod=mod,
+            params=params,
+            target=self.target,
+            tuning=self.tuning,
+            tuning_records=self.tuning_records,
+            time_budget=budget_of_call(self.time_budget),
+            lanes=self.lanes,
+            database=self.database,
+            options=self._chosen,
+        )
+
+    @property
+    def _chosen(self) -> TuneOptions:
+        return options_of_call(self.effort, self.options, self.tuning)
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -14,10 +14,13 @@ from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils import _pytree as pytree
 
-from tvm_ios.driver.tune import tune
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.later.begun_call import begin_tune
+from tvm_ios.driver.tune import tuned
 from tvm_ios.errors import ModelError
 from tvm_ios.pytorch.agreement import disagreement
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
+from tvm_ios.pytorch.improving import ImprovingPart
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
 from tvm_ios.pytorch.takeable import gives_views, obstacles_by_call, takeable_parts
@@ -30,6 +33,7 @@ from tvm_ios.relay.frontends.torch import (
     with_constants,
 )
 from tvm_ios.relay.frontends.torch_operators import missing_operators
+from tvm_ios.relay.inputs import weight_inputs
 
 __all__ = ["GraphProgram"]
 
@@ -116,11 +120,14 @@ def _compiled(
 
 def _with_parts(
     graph: CapturedGraph, arguments: tuple[Any, ...], options: BackendOptions
-) -> fx.GraphModule:
+) -> torch.nn.Module:
     module = graph.bound(arguments)
     tensors = tuple(arguments[place].detach().clone() for place in graph.tensors)
-    obstacles = _obstacles(module, tensors)
+    found = _examined(module, tensors)
     graph.lend_weights(module, arguments)
+    if isinstance(found, _Whole):
+        return _compiled_or_torchs(module, found.trace, tensors, found.result, options)
+    obstacles = found
     calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
     parts = takeable_parts(module, obstacles)
     taken = {node for part in parts for node in part}
@@ -135,19 +142,23 @@ def _with_parts(
     fused = fuse_by_partitions(module, [dict.fromkeys(part) for part in parts], prefix=_PREFIX)
     names = [name for name, _ in fused.named_children() if name.startswith(_PREFIX)]
     for name, (given, result) in _seen(fused, names, tensors).items():
-        try:
-            part = _compiled_part(fused.get_submodule(name), given, result, options)
-        except ModelError as error:
-            _LOG.warning("tvm_ios leaves a part of a graph to torch: %s", error)
-        else:
-            fused.set_submodule(name, part)
+        part = fused.get_submodule(name)
+        fused.set_submodule(name, _compiled_or_torchs(part, None, given, result, options))
     return fused
 
 
-def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """Reasons that keep TVM from calls, by call."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """A graph that TVM takes as a whole."""
+
+    trace: Any
+    result: tuple[torch.Tensor, ...]
+
+
+def _examined(module: fx.GraphModule, tensors: tuple[Any, ...]) -> _Whole | dict[fx.Node, str]:
+    """The graph, or reasons that keep TVM from calls, by call."""
     try:
-        return _found_obstacles(module, tensors)
+        return _found(module, tensors)
     except ModelError:
         raise
     # What is looked at is run and traced, and fails in whatever way its code can.
@@ -156,8 +167,8 @@ def _obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node
         raise ModelError(f"it cannot be looked at: {type(error).__name__}: {error}") from error
 
 
-def _found_obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[fx.Node, str]:
-    """Reasons that keep TVM from calls; looked for one by one only if TVM cannot take the whole."""
+def _found(module: fx.GraphModule, tensors: tuple[Any, ...]) -> _Whole | dict[fx.Node, str]:
+    """The graph, or reasons by call; looked for one by one only if TVM cannot take the whole."""
     calls = [node for node in module.graph.nodes if node.op.startswith("call_")]
     if any(isinstance(node.meta.get("example_value"), NUMBERS) for node in calls):
         # A trace of the whole would hold what they are with these inputs.
@@ -169,9 +180,14 @@ def _found_obstacles(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[f
         return obstacles_by_call(module, tensors)
     if reason := change_in_place(whole) or training_operator(whole):
         raise ModelError(reason)
-    if missing_operators(whole) or gives_views(module, tensors):
+    if missing_operators(whole):
         return obstacles_by_call(module, tensors)
-    return {}
+    with torch.no_grad():
+        result = module(*tensors)
+    if gives_views(module, tensors, result):
+        return obstacles_by_call(module, tensors)
+    is_flat = isinstance(result, tuple) and all(isinstance(x, torch.Tensor) for x in result)
+    return _Whole(trace=whole, result=result) if is_flat else {}
 
 
 def _seen(
@@ -194,20 +210,52 @@ def _seen(
     return seen
 
 
+def _compiled_or_torchs(
+    module: torch.nn.Module,
+    trace: Any,
+    given: tuple[Any, ...],
+    result: Any,
+    options: BackendOptions,
+) -> torch.nn.Module:
+    """Compiled part in the place of a module, which stays where that cannot be had.
+
+    The trace is the module's for these tensors; None where there is none yet.
+    """
+    try:
+        return _compiled_part(module, trace, given, result, options)
+    except ModelError as error:
+        _LOG.warning("tvm_ios leaves a part of a graph to torch: %s", error)
+        return module
+
+
 def _compiled_part(
-    module: torch.nn.Module, given: tuple[Any, ...], result: Any, options: BackendOptions
-) -> CompiledPart:
+    module: torch.nn.Module,
+    trace: Any,
+    given: tuple[Any, ...],
+    result: Any,
+    options: BackendOptions,
+) -> CompiledPart | ImprovingPart:
     leaves = pytree.tree_leaves((given, result))
     if not all(each.numel() for each in leaves if isinstance(each, torch.Tensor)):
         raise ModelError("a tensor of it has no elements")
-    trace = traced(module, given)
-    # An input in the place of a weight is one on purpose, and none that somebody forgot.
-    mod = with_constants(*from_trace(trace, given))
-    model = tune(mod, **{each.name: getattr(options, each.name) for each in fields(options)})
-    part = CompiledPart(model, input_names(trace, len(given)), result)
-    with torch.no_grad():
-        found = pytree.tree_leaves(part(*given))
-    difference = disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given))
-    if difference:
-        raise ModelError(f"compiled, it computes something else than torch: {difference}")
-    return part
+    trace = trace or traced(module, given)
+    mod, params = from_trace(trace, given)
+    names = input_names(trace, len(given))
+    if set(weight_inputs(mod["main"])) <= set(params):
+        call = options.call(mod, params)
+    else:  # an input in the place of a weight is one on purpose, and none that somebody forgot
+        call = options.call(with_constants(mod, params), None)
+
+    def checked(model: CompiledModel) -> CompiledPart:
+        part = CompiledPart(model, names, result)
+        with torch.no_grad():
+            found = pytree.tree_leaves(part(*given))
+        if difference := disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given)):
+            raise ModelError(f"compiled, it computes something else than torch: {difference}")
+        return part
+
+    if options.waits(deterministic=torch.are_deterministic_algorithms_enabled()):
+        return checked(tuned(call))
+    model, later = begin_tune(call)
+    part = checked(model)
+    return part if later is None else ImprovingPart(part, later, checked)

@@ -54,10 +54,9 @@ def obstacles_by_call(module: fx.GraphModule, tensors: tuple[Any, ...]) -> dict[
     return probe.obstacles
 
 
-def gives_views(module: fx.GraphModule, tensors: tuple[Any, ...]) -> bool:
-    """True if a result of a graph lies in an argument, in a weight, or in another result."""
-    with torch.no_grad():
-        results = torch.utils._pytree.tree_leaves(module(*tensors))  # noqa: SLF001 - as fx
+def gives_views(module: fx.GraphModule, tensors: tuple[Any, ...], result: Any) -> bool:
+    """True if a part of a graph's result lies in an argument, in a weight, or in another part."""
+    results = torch.utils._pytree.tree_leaves(result)  # noqa: SLF001 - as fx
     return bool(_shared(results, [*tensors, *module.state_dict().values()]))
 
 
