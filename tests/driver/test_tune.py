@@ -335,11 +335,12 @@ def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_pa
         options=replace(QUICK, compare=replace(COMPARE, rounds=8)),
     )
     report = tuned.report()
-    least, *cuts, late = report.notes
+    least, *cuts = report.notes  # a busy machine adds some
     assert re.fullmatch(r"the least this call can take here is [0-9.]+ s", least)
     assert "for time_budget=1e-06, operators were not priced, and no other order was tried" in cuts
     assert "for time_budget=1e-06, a race of 1 had 1 rounds of 8" in cuts
-    assert "preparing and compiling the model, and writing it, cannot be cut" in late
+    late = "preparing and compiling the model, and writing it, cannot be cut"
+    assert any(late in each for each in cuts)
     assert (report.measured, len(report.comparison.rounds)) == (0, 1)
     assert report.reason.startswith("nothing else was raced within the time budget")
     assert "kept sequential" in report.summary()
