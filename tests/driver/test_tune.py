@@ -338,10 +338,11 @@ def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_pa
     least, *cuts = report.notes  # a busy machine adds some
     assert re.fullmatch(r"the least this call can take here is [0-9.]+ s", least)
     assert "for time_budget=1e-06, operators were not priced, and no other order was tried" in cuts
-    assert "for time_budget=1e-06, a race of 1 had 1 rounds of 8" in cuts
+    assert any(each.startswith("for time_budget=1e-06, a race of 1 had") for each in cuts)
     late = "preparing and compiling the model, and writing it, cannot be cut"
     assert any(late in each for each in cuts)
-    assert (report.measured, len(report.comparison.rounds)) == (0, 1)
+    assert report.measured == 0
+    assert len(report.comparison.rounds) < 8  # as many as fit into a moment
     assert report.reason.startswith("nothing else was raced within the time budget")
     assert "kept sequential" in report.summary()
     assert report.to_html(title="cut short")
