@@ -10,6 +10,7 @@ from tvm import relay
 
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters
+from tvm_ios.relay.transforms.fold import fold_exactly
 
 __all__ = ["bound_model", "in_parts", "with_parameters"]
 
@@ -34,5 +35,6 @@ def with_parameters(typed: tvm.IRModule, arrays: Mapping[str, Any]) -> tvm.IRMod
 def in_parts(bound: tvm.IRModule) -> tvm.IRModule:
     """Module with batch norms and dropouts as plain operators, whose constants are folded."""
     with pass_context():
-        steps = [relay.transform.SimplifyInference(), relay.transform.FoldConstant()]
-        return relay.transform.InferType()(tvm.ir.transform.Sequential(steps)(bound))
+        apart = relay.transform.InferType()(relay.transform.SimplifyInference()(bound))
+        folded = relay.transform.FoldConstant()(fold_exactly(apart))
+        return relay.transform.InferType()(folded)

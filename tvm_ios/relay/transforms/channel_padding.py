@@ -38,7 +38,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.inputs import CheckedModule, resolve_target
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_rules import PADDING, RULES, Value, gathered
-from tvm_ios.relay.transforms.fold import fold_moved_constants
+from tvm_ios.relay.transforms.fold import fold_exactly
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 
 __all__ = ["MOST_WORK", "float32_lanes", "may_pad", "pad_channels"]
@@ -64,7 +64,7 @@ def pad_channels(
     bound = bound_model(mod, params)
     rewriter = _Rewriter(float32_lanes(target), dense=dense)
     # Importers transpose the weights of dense layers, and repeat them for each entry of a batch.
-    folded = fold_moved_constants(multiply_rows_at_once(bound))
+    folded = fold_exactly(multiply_rows_at_once(bound))
     if not any(rewriter.pads(call) for call in kernel_calls(folded["main"].body)):
         return bound, 0
     parts = in_parts(folded)

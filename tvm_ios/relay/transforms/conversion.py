@@ -23,7 +23,7 @@ from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.transforms.fold import fold_moved_constants
+from tvm_ios.relay.transforms.fold import fold_exactly
 from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["CONVOLUTIONS", "convert", "count_other_layouts", "lay_out", "require_float32_kernels"]
@@ -71,7 +71,7 @@ def convert(
                 # TVM would warn of each of the others, which follow with the attribute or without.
                 with _with_attribute(_followers(), CONVERT_LAYOUT, None):
                     converted = _run(converted, relay.transform.ConvertLayout(wanted))
-                converted = fold_moved_constants(converted)
+                converted = fold_exactly(converted)
             if conversion.mixed_precision:
                 with _accumulating_in(conversion.mixed_precision_acc_type):
                     converted = _run(converted, relay.transform.ToMixedPrecision(HALF))
@@ -81,7 +81,7 @@ def convert(
                 "leave it as it is, or convert it where it was made"
             ) from error
     _require_right_kernels(converted, target)
-    return fold_moved_constants(converted)
+    return fold_exactly(converted)
 
 
 def lay_out(module: tvm.IRModule, layouts: Mapping[relay.Call, str]) -> tvm.IRModule:
@@ -108,7 +108,7 @@ def lay_out(module: tvm.IRModule, layouts: Mapping[relay.Call, str]) -> tvm.IRMo
             own = rule(relay.op.get(name).get_attr(CONVERT_LAYOUT), name)
             stack.enter_context(_with_attribute([name], CONVERT_LAYOUT, own))
         passes = relay.transform.ConvertLayout({name: ["NHWC", "default"] for name in names})
-        return fold_moved_constants(_run(module, passes))
+        return fold_exactly(_run(module, passes))
 
 
 def count_other_layouts(module: tvm.IRModule, layout: str) -> int:

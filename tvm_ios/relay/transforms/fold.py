@@ -1,8 +1,8 @@
-"""Folding of constants that are only moved or cast: layouts, shapes, axes and types of weights.
+"""Folding of constants by NumPy: layouts, shapes, axes and types of weights, parts of batch norms.
 
-Goes between TVM's choice of layouts and its own ``FoldConstant``. TVM compiles and runs a kernel
-for every operator on constants, which took 60 % of the time of a build. Nearly all of them only
-move data, or round it to float16, and NumPy does that exactly. All others are left to TVM.
+Goes before TVM's own ``FoldConstant``, which compiles and runs a kernel for every operator on
+constants; that took 60 % of the time of a build. Nearly all of them move data, round it to float16,
+or are arithmetic that IEEE 754 rounds in one way only. All others are left to TVM.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tvm import relay
 from tvm_ios.relay.constants import DATA_TYPES, constant
 from tvm_ios.relay.dataflow import copy_call, rebuild, with_body
 
-__all__ = ["fold_moved_constants", "transform_layout"]
+__all__ = ["fold_exactly", "transform_layout"]
 
 Array = npt.NDArray[np.generic]
 
 EXACT_CASTS = frozenset({("float32", "float16"), ("float16", "float32")})
 
 
-def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Module in which calls that only move or cast a constant are constants.
+def fold_exactly(module: tvm.IRModule) -> tvm.IRModule:
+    """Module in which calls that move, cast, add, multiply or divide constants are constants.
 
-    The constants are the ones that ``FoldConstant`` computes, bit by bit. A result of rank 0 is
-    left to that pass: a scalar that shows early is one more that TVM simplifies. Fused functions
-    are not entered.
+    Roots and signs of constants as well. The constants are the ones that ``FoldConstant`` computes,
+    bit by bit. A result of rank 0 is left to that pass: a scalar that shows early is one more that
+    TVM simplifies. Fused functions are not entered.
     """
     main = module["main"]
     constants: dict[relay.Expr, Array] = {}
@@ -40,7 +40,7 @@ def fold_moved_constants(module: tvm.IRModule) -> tvm.IRModule:
 
     def fold(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         nonlocal folded
-        value = _moved(call, arguments, constants)
+        value = _folded(call, arguments, constants)
         if value is None:
             return copy_call(call, arguments)
         folded += 1
@@ -141,19 +141,49 @@ MOVES: Mapping[str, Callable[[Array, relay.Call], Array | None]] = MappingProxyT
 """Functions on arrays for operators of one argument that move data or cast them."""
 
 
-def _moved(
+ARITHMETIC: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "add": np.add,
+        "divide": np.divide,
+        "multiply": np.multiply,
+        "negative": np.negative,
+        "sqrt": np.sqrt,
+        "subtract": np.subtract,
+    }
+)
+"""Functions on float32 arrays for operators whose results IEEE 754 rounds in one way only."""
+
+
+def _folded(
     call: relay.Call, arguments: list[relay.Expr], constants: dict[relay.Expr, Array]
 ) -> Array | None:
     """Constant that a call makes; None where it makes none."""
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in MOVES:
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name not in {*MOVES, *ARITHMETIC}:
         return None
-    if len(arguments) != 1 or not isinstance(arguments[0], relay.Constant):
+    if not all(isinstance(argument, relay.Constant) for argument in arguments):
         return None
     type_ = call.checked_type
     static = all(isinstance(extent, tvm.tir.IntImm) for extent in type_.shape)
     if not static or len(type_.shape) == 0 or str(type_.dtype) not in DATA_TYPES:
         return None
-    given = constants.get(arguments[0])
-    value = MOVES[call.op.name](arguments[0].data.numpy() if given is None else given, call)
+    given = [
+        argument.data.numpy() if argument not in constants else constants[argument]
+        for argument in arguments
+    ]
+    if call.op.name in MOVES:
+        value = MOVES[call.op.name](given[0], call)
+    else:
+        value = _calculated(ARITHMETIC[call.op.name], given)
     shape = tuple(int(extent) for extent in type_.shape)
     return value if value is not None and value.shape == shape and value.size else None
+
+
+def _calculated(function: Callable[..., Array], given: list[Array]) -> Array | None:
+    """Normal float32 numbers; None for others, whose bits may differ."""
+    if any(value.dtype != np.float32 for value in given):
+        return None
+    with np.errstate(all="ignore"):
+        value = function(*given)
+    least = np.finfo(np.float32).tiny
+    exact = np.isfinite(value) & ((np.abs(value) >= least) | (value == 0))
+    return value if exact.all() else None

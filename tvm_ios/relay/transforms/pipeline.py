@@ -23,7 +23,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import ANSOR_SWITCH, reason_of, tvm_pipeline
 from tvm_ios.relay.transforms.attention.whole_attention import keep_attention_whole
 from tvm_ios.relay.transforms.concatenation import sink_into_concatenations
-from tvm_ios.relay.transforms.fold import fold_moved_constants
+from tvm_ios.relay.transforms.fold import fold_exactly
 from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.lone_concatenations import keep_concatenations_alone
 from tvm_ios.relay.transforms.mish import with_short_mish
@@ -113,14 +113,14 @@ def _optimize(
                 module = without_channel_variances(module)
             module, held = hold_scales(module, params)
         if _folds(opt_level, disabled):
-            module = fold_moved_constants(relay.transform.InferType()(module))
+            module = fold_exactly(relay.transform.InferType()(module))
         fused, rest = relay.optimize(module, target=target, params=dict(params))
     if first.done:
         laid_out = relay.transform.InferType()(fused)
         if held:
             laid_out = free_scales(laid_out)
         if first.folds:
-            laid_out = fold_moved_constants(laid_out)
+            laid_out = fold_exactly(laid_out)
         if bits_may_change() and not is_gpu_target(target):
             laid_out = own_numbers(with_short_mish(laid_out))
         if sink:
