@@ -18,9 +18,9 @@ from tvm import relay  # noqa: E402
 import tvm_ios  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
 from tvm_ios.relay.dataflow import all_calls, kernel_calls  # noqa: E402
+from tvm_ios.relay.functions.shapes import RESHAPES  # noqa: E402
 from tvm_ios.relay.functions.views import view_of  # noqa: E402
 from tvm_ios.relay.prepare import prepare  # noqa: E402
-from tvm_ios.relay.shapes import RESHAPES  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow(10)]
 TARGET = "llvm -mcpu=core-avx2"

@@ -19,7 +19,6 @@ from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
-from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
@@ -190,6 +189,8 @@ def _tuned(
             arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
         )
         told = tell_onnx_ceiling(onnx_file, arguments)
+    from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415 - NumPy takes a tenth
+
     compile_code_ahead((arguments.target or "llvm").split()[0])
     prepare_process(None if config.options.device.is_remote else arguments.lanes)
     # TVM comes in here, and only for this verb.

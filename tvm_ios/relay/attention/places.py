@@ -10,8 +10,8 @@ from tvm import relay, tir
 from tvm_ios.relay.attention.values import Digit, Operand
 from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import is_call_of
+from tvm_ios.relay.functions.shapes import RESHAPES, static_shape
 from tvm_ios.relay.row_kernels.values import UnsuitableError
-from tvm_ios.relay.shapes import RESHAPES, static_shape
 
 __all__ = ["MOVES", "Moved", "moved", "operand", "shape_of", "whole"]
 

@@ -16,9 +16,9 @@ from tvm_ios.relay.attention.places import Moved, moved, operand, shape_of, whol
 from tvm_ios.relay.attention.values import Attention, Operand, ScoreStep
 from tvm_ios.relay.constants import is_scalar, values_of
 from tvm_ios.relay.dataflow import is_call_of
+from tvm_ios.relay.functions.shapes import RESHAPES
 from tvm_ios.relay.row_kernels.calling_convention import as_row
 from tvm_ios.relay.row_kernels.values import UnsuitableError
-from tvm_ios.relay.shapes import RESHAPES
 
 __all__ = ["STEPS", "read_attention"]
 

@@ -28,7 +28,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
-from tvm_ios.relay.shapes import shape_of
+from tvm_ios.relay.functions.shapes import shape_of
 
 __all__ = [
     "are_views",

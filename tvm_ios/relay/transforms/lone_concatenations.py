@@ -24,8 +24,8 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.functions.shapes import shape_of
 from tvm_ios.relay.schedules.concatenations import MOST_PIECES
-from tvm_ios.relay.shapes import shape_of
 from tvm_ios.relay.transforms.concatenation import (
     are_views,
     count_readers,

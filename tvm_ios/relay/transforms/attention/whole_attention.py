@@ -22,7 +22,7 @@ from tvm_ios.relay.dataflow import (
     graph_order,
     is_call_of,
 )
-from tvm_ios.relay.shapes import RESHAPES
+from tvm_ios.relay.functions.shapes import RESHAPES
 from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
 

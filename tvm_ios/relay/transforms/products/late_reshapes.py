@@ -23,7 +23,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.shapes import RESHAPES, shape_of
+from tvm_ios.relay.functions.shapes import RESHAPES, shape_of
 
 __all__ = ["reshape_after_steps"]
 

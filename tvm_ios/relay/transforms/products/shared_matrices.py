@@ -13,7 +13,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import copy_call, graph_order, is_call_of, rebuild, with_body
-from tvm_ios.relay.shapes import RESHAPES, shape_of
+from tvm_ios.relay.functions.shapes import RESHAPES, shape_of
 
 __all__ = ["multiply_rows_at_once"]
 

@@ -14,7 +14,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.shapes import shape_of, static_shape
+from tvm_ios.relay.functions.shapes import shape_of, static_shape
 from tvm_ios.relay.transforms.norms.sums import reduced_axes
 
 __all__ = ["with_pooled_channels"]

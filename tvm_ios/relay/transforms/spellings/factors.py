@@ -26,7 +26,7 @@ from tvm_ios.relay.dataflow import (
     spanned,
     with_body,
 )
-from tvm_ios.relay.shapes import static_shape
+from tvm_ios.relay.functions.shapes import static_shape
 from tvm_ios.relay.transforms.spellings.moves import MOVES
 
 __all__ = ["with_late_factors"]

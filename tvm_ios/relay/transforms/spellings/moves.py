@@ -22,7 +22,7 @@ from tvm_ios.relay.dataflow import (
     spanned,
     with_body,
 )
-from tvm_ios.relay.shapes import RESHAPES, static_shape
+from tvm_ios.relay.functions.shapes import RESHAPES, static_shape
 from tvm_ios.relay.transforms.spellings.element_order import ElementOrder, Moves, Slice
 
 __all__ = ["with_short_moves"]

@@ -16,7 +16,7 @@ from tvm import relay
 
 from tvm_ios.relay.constants import constant, is_array, values_of
 from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, with_body
-from tvm_ios.relay.shapes import shape_of
+from tvm_ios.relay.functions.shapes import shape_of
 
 __all__ = ["with_known_numbers"]
 

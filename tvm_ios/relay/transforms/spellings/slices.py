@@ -11,7 +11,7 @@ from tvm import relay
 
 from tvm_ios.relay.constants import is_array, values_of
 from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild, spanned, with_body
-from tvm_ios.relay.shapes import shape_of, static_shape
+from tvm_ios.relay.functions.shapes import shape_of, static_shape
 
 __all__ = ["with_slices"]
 
