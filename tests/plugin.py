@@ -252,6 +252,13 @@ def run_python(tmp_path: Path) -> RunPython:
 
 
 @pytest.fixture
+def kept_at_once(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are kept, in a cache of the test's own; nobody waits for a quiet machine."""
+    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
+    monkeypatch.setattr("tvm_ios.driver.later.begun_call.QUIET_S", 0.0)
+
+
+@pytest.fixture
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of who has tuned nothing yet: no log, no price, no run, no job.
 

@@ -11,17 +11,13 @@ torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` ha
 
 from tests.pytorch.compiling import compiled, image  # noqa: E402 - torch may be missing
 from tests.pytorch.test_backend import Branches, assert_same  # noqa: E402
-from tvm_ios.driver.later import begun_call  # noqa: E402
 from tvm_ios.driver.later.begun_call import LaterModel  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow(20)]
-
-
-@pytest.fixture(autouse=True)
-def kept(fresh_cache, monkeypatch):
-    """Results are kept, in a cache of the test's own; nobody waits for a quiet machine."""
-    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
-    monkeypatch.setattr(begun_call, "QUIET_S", 0.0)
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.slow(20),
+    pytest.mark.usefixtures("kept_at_once"),
+]
 
 
 @pytest.fixture

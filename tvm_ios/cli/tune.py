@@ -189,7 +189,8 @@ def _tuned(
             arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
         )
         told = tell_onnx_ceiling(onnx_file, arguments)
-    from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415 - NumPy takes a tenth
+    # Loads NumPy, which other verbs and equal calls do without.
+    from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 
     compile_code_ahead((arguments.target or "llvm").split()[0])
     prepare_process(None if config.options.device.is_remote else arguments.lanes)

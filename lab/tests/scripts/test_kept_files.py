@@ -1,4 +1,4 @@
-"""What kept files differ in, from plans as values."""
+"""Differences between kept files of one network, found in execution plans built by hand."""
 
 from __future__ import annotations
 

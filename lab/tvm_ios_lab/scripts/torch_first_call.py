@@ -120,7 +120,7 @@ def _run_ms(fast: Callable[[Tensor], Any], example: Tensor) -> float:
 
 
 def _called(backend: str, name: str, later_s: float) -> dict[str, Any]:
-    """What :func:`call` finds in a process of its own, with empty caches."""
+    """Seconds and run times of a first call in a process of its own, with empty caches."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         ours, theirs = Path(cache) / "ours", Path(cache) / "theirs"
         ours.mkdir(mode=0o700)

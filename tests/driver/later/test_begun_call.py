@@ -14,12 +14,7 @@ from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.later import begun_call
 from tvm_ios.driver.later.begun_call import LaterModel, begin_tune
 
-
-@pytest.fixture(autouse=True)
-def kept(fresh_cache, monkeypatch):
-    """Results are kept, in a cache of the test's own; nobody waits for a quiet machine."""
-    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
-    monkeypatch.setattr(begun_call, "QUIET_S", 0.0)
+pytestmark = pytest.mark.usefixtures("kept_at_once")
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def _numbers(call: relay.Call, before: np.ndarray) -> np.ndarray:
 
 
 def _taken(call: relay.Call, before: np.ndarray) -> np.ndarray:
-    """One slice along an axis."""
+    """Elements that are left where one place along an axis is taken."""
     if not is_scalar(call.args[1]) or call.attrs.axis is None:
         raise UnsuitableError
     axis, place = int(call.attrs.axis), int(values_of(call.args[1]))

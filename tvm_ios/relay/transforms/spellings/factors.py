@@ -61,7 +61,7 @@ def with_late_factors(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class _Late:
-    """One walk over a module."""
+    """Walk over a module that moves numeric factors behind the operators they commute with."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         self._module = module

@@ -40,7 +40,7 @@ class _Chain:
     begin: relay.Expr
     order: ElementOrder
     cost: int
-    """As that of :class:`Moves`."""
+    """Number of moves, in which a transpose counts as two."""
 
 
 def with_short_moves(module: tvm.IRModule) -> tvm.IRModule:
@@ -54,7 +54,7 @@ def with_short_moves(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class _Shorter:
-    """One walk over a module."""
+    """Walk over a module that joins reshapes and transposes of one tensor."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         self._module = module
