@@ -128,11 +128,11 @@ def captured(model, example, monkeypatch):
 
     seen = []
 
-    def refuse(mod, **_):
-        seen.append(mod)
+    def refuse(call):
+        seen.append(call.mod)
         raise ModelError("seen")
 
-    monkeypatch.setattr(program, "tune", refuse)
+    monkeypatch.setattr(program, "begin_tune", refuse)
     torch.compiler.reset()
     with torch.inference_mode():
         torch.compile(model, backend="tvm_ios")(example)

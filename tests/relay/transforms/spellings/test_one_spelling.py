@@ -171,6 +171,13 @@ def test_numbers_are_known():
     assert spelled(relay.exp(X * scale)) == ["multiply", "exp"]
 
 
+def test_truth_values_are_known_as_numbers():
+    truth = relay.cast(relay.const(True), "float32")
+    assert spelled(X * truth) == ["multiply"]
+    both = relay.logical_and(relay.const(True), relay.const(False))
+    assert spelled(X * relay.cast(both, "float32")) == ["logical_and", "cast", "multiply"]
+
+
 def test_a_transpose_of_several_readers_is_done_once():
     turned = relay.transpose(relay.reshape(X, (ROWS, 2, 4)), (1, 0, 2))
     readers = [relay.exp(relay.reshape(turned, (2, -1))), relay.reshape(turned, (4, -1))]

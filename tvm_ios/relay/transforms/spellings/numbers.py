@@ -23,13 +23,13 @@ __all__ = ["with_known_numbers"]
 OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "add": np.add,
-        "cast": np.positive,
+        "cast": np.asarray,
         "divide": np.true_divide,
         "floor_divide": np.floor_divide,
         "multiply": np.multiply,
         "negative": np.negative,
         "power": np.power,
-        "reshape": np.positive,
+        "reshape": np.asarray,
         "sqrt": np.sqrt,
         "subtract": np.subtract,
     }
@@ -52,6 +52,9 @@ def with_known_numbers(module: tvm.IRModule) -> tvm.IRModule:
 
 def _known(call: relay.Call, arguments: list[relay.Expr]) -> relay.Constant | None:
     if not all(is_array(each) and prod(each.data.shape) == 1 for each in arguments):
+        return None
+    truths = any(str(each.data.dtype) == "bool" for each in arguments)
+    if truths and not is_call_of(call, "cast", "reshape"):  # NumPy has no arithmetic of them
         return None
     dtype, whole = call.checked_type.dtype, call.checked_type.dtype.startswith(("int", "uint"))
     if whole and is_call_of(call, "divide", "power"):  # NumPy rounds them otherwise, or not at all
