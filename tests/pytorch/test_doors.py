@@ -129,15 +129,15 @@ def captured(model, example, monkeypatch):
     seen = []
 
     def refuse(call):
-        seen.append(call.mod)
+        seen.append((call.mod, call.params))
         raise ModelError("seen")
 
     monkeypatch.setattr(program, "begin_tune", refuse)
     torch.compiler.reset()
     with torch.inference_mode():
         torch.compile(model, backend="tvm_ios")(example)
-    (mod,) = seen
-    return mod, None
+    (given,) = seen
+    return given
 
 
 def functions(mod, params):
@@ -177,8 +177,9 @@ def test_a_layer_that_torch_calls_as_one_operator_is_taken_apart(monkeypatch):
         told = {"activation": "gelu", "batch_first": True, **more}
         torch.manual_seed(0)
         model, example = nn.TransformerEncoderLayer(32, 4, 64, **told).eval(), torch.randn(2, 6, 32)
-        mod, _ = captured(model, example, monkeypatch)
-        found = relay.create_executor("graph", mod=mod, target="llvm").evaluate()(example.numpy())
+        mod, params = captured(model, example, monkeypatch)
+        run = relay.create_executor("graph", mod=mod, target="llvm").evaluate()
+        found = run(example.numpy(), **params)
         with torch.inference_mode():
             wanted = model(example).numpy()
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
