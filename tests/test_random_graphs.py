@@ -1,15 +1,16 @@
 """Random graphs, whole way through: prepared, searched, lowered, and run on two lanes.
 
 The answers have the bits of TVM's own executor on the same kernels, and are near those that NumPy
-computes. Graphs are the same in each run, some 170 by default and 2,000 with those marked ``full``;
-a failure prints the smallest that Hypothesis finds.
+computes. In bfloat16 they have the bits of the same graphs in float32 whose values are rounded by
+operators. Graphs are the same in each run, some 230 by default and 2,300 with those marked
+``full``; a failure prints the smallest that Hypothesis finds.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,14 @@ from hypothesis import strategies as st
 from tvm.contrib import graph_executor
 
 from tests.relay_graphs.builder import DrawnGraph
-from tests.relay_graphs.graphs import any_graph, deep_graph, drawn, wide_graph
+from tests.relay_graphs.graphs import (
+    any_graph,
+    averaged_graph,
+    deep_graph,
+    drawn,
+    wide_graph,
+)
+from tests.relay_graphs.rounded import rounded_in_float32
 from tvm_ios.compile.built_model import BuiltModel, ModelKernels
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
@@ -29,6 +37,8 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.host import host_target
 from tvm_ios.plan.lanes import CORES
 from tvm_ios.relay import build, prepare
+from tvm_ios.relay.prepare import PreparedModule, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import executor_here
@@ -41,6 +51,8 @@ from tvm_ios.search.options import SearchOptions
 LANES = 2
 SEEDS = st.integers(0, 10**6)
 PATIENT = settings(suppress_health_check=list(HealthCheck))
+SPECIAL = np.array([np.inf, -np.inf, np.nan, 1e-40, 3.39e38, 3.4e38, -3.4028235e38], "float32")
+"""Infinities, NaN, a subnormal, and numbers that bfloat16 has as large ones and as infinities."""
 
 
 def parts(usual: int, nightly: int) -> pytest.MarkDecorator:
@@ -86,19 +98,27 @@ class Pipeline:
     known: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Lowered kernels by optimization level."""
 
-    def built(self, graph: DrawnGraph, opt_level: int) -> BuiltModel:
-        """The graph, prepared, and its kernels."""
+    def prepared(self, graph: DrawnGraph, opt_level: int) -> PreparedModule:
+        """The graph, fused."""
+        with tvm.transform.PassContext(opt_level=opt_level):
+            return prepare(graph.module, graph.params, f"{host_target()} -opt-level=0")
+
+    def built(
+        self, prepared: PreparedModule, opt_level: int, module: tvm.IRModule | None = None
+    ) -> BuiltModel:
+        """The graph and its kernels; ``module`` goes in place of the prepared one."""
         known = self.known.setdefault(opt_level, {})
         with tvm.transform.PassContext(opt_level=opt_level):
-            prepared = prepare(graph.module, graph.params, f"{host_target()} -opt-level=0")
-            staged = build(prepared.module, prepared.target, prepared.params, known=known)
+            fused = prepared.module if module is None else module
+            staged = build(fused, prepared.target, prepared.params, known=known)
         known.update(staged.lowered)
         return BuiltModel(prepared, ModelKernels(staged))
 
-    def compiled(self, graph: DrawnGraph, chooser: random.Random) -> CompiledModel:
+    def compiled(
+        self, prepared: PreparedModule, opt_level: int, chooser: random.Random
+    ) -> CompiledModel:
         """The graph with a schedule of any scheduler."""
-        opt_level = chooser.choice((2, 3))
-        built = self.built(graph, opt_level)
+        built = self.built(prepared, opt_level)
         schedule = self.schedule(built.graph, chooser)
         with tvm.transform.PassContext(opt_level=opt_level):
             return lower_schedule(built, schedule, lanes=LANES)
@@ -124,39 +144,85 @@ class Pipeline:
 def check(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:
     """Compile and run a graph, and compare its answers."""
     chooser = random.Random(seed)
-    model = pipeline.compiled(graph, chooser)
+    opt_level = chooser.choice((2, 3))
+    prepared = pipeline.prepared(graph, opt_level)
+    model = pipeline.compiled(prepared, opt_level, chooser)
+    graph.assert_answers(answers_of(model, graph.inputs, seed))
+
+
+def check_in_bfloat16(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:
+    """Compile and run a graph in bfloat16, and compare it with one that rounds in float32.
+
+    Every other graph reads special numbers.
+    """
+    chooser = random.Random(seed)
+    opt_level = chooser.choice((2, 3))
+    exact = pipeline.prepared(graph, opt_level)
+    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    # An instruction that rounds would make zeros of subnormal numbers.
+    low = replace(low, target=exact.target)
+    inputs = {
+        name: with_special(array, chooser) if seed % 2 and array.dtype == "float32" else array
+        for name, array in graph.inputs.items()
+    }
+    answers = answers_of(pipeline.compiled(low, opt_level, chooser), inputs, seed)
+    rounded = rounded_in_float32(exact.extraction, low.extraction)
+    kernels = pipeline.built(exact, opt_level, rounded).kernels
+    for answer, wanted in zip(answers, stock_answers(kernels, inputs), strict=True):
+        np.testing.assert_array_equal(answer, wanted)
+
+
+def with_special(array: np.ndarray, chooser: random.Random) -> np.ndarray:
+    """A copy of an array with some special numbers."""
+    special = array.copy()
+    for _ in range(1 + array.size // 50):
+        special.reshape(-1)[chooser.randrange(array.size)] = chooser.choice(SPECIAL)
+    return special
+
+
+def stock_answers(kernels: ModelKernels, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What TVM's own executor makes of kernels."""
+    stock = graph_executor.create(kernels.staged.graph_json, kernels.library.module, tvm.cpu())
+    stock.run(**kernels.staged.params, **inputs)
+    return [stock.get_output(number).numpy() for number in range(stock.get_num_outputs())]
+
+
+def answers_of(model: CompiledModel, inputs: dict[str, np.ndarray], seed: int) -> list[np.ndarray]:
+    """What our executor makes of a model, twice with the bits of TVM's own."""
     memory = PlanMemory(model.plan, model.kernels.staged.params)
     for entry in model.plan.inputs:
-        if entry.name in graph.inputs:
-            memory.array(entry.tensor).copyfrom(graph.inputs[entry.name])
-    staged, library = model.kernels.staged, model.kernels.library
+        if entry.name in inputs:
+            memory.array(entry.tensor).copyfrom(inputs[entry.name])
     options = LaneOptions(oversubscribe=True, jitter_seed=seed % 1000 + 1)
+    library = model.kernels.library
     executor = executor_here(model.plan, library, memory, options=options, poison=True)
-    stock = graph_executor.create(staged.graph_json, library.module, tvm.cpu())
-    stock.run(**staged.params, **graph.inputs)
+    stock = stock_answers(model.kernels, inputs)
     try:
         for _ in range(2):
             executor.run()
             answers = [memory.array(tensor).numpy() for tensor in model.plan.outputs]
-            for number, answer in enumerate(answers):
+            for answer, wanted in zip(answers, stock, strict=True):
                 np.testing.assert_array_equal(
-                    answer.reshape(-1).view("uint8"),
-                    stock.get_output(number).numpy().reshape(-1).view("uint8"),
+                    answer.reshape(-1).view("uint8"), wanted.reshape(-1).view("uint8")
                 )
     finally:
         executor.close()
-    graph.assert_answers(answers)
+    return answers
 
 
 def check_many(
-    pipeline: Pipeline, graphs: st.SearchStrategy[DrawnGraph], count: int, salt: str
+    pipeline: Pipeline,
+    graphs: st.SearchStrategy[DrawnGraph],
+    count: int,
+    salt: str,
+    checked: Callable[[Pipeline, DrawnGraph, int], None] = check,
 ) -> None:
     """Check so many graphs of a strategy."""
 
     @settings(PATIENT, max_examples=count)
     @given(graph=graphs, seed=SEEDS)
     def one(graph: DrawnGraph, seed: int) -> None:
-        check(pipeline, graph, seed)
+        checked(pipeline, graph, seed)
 
     one.hypothesis.inner_test._hypothesis_internal_add_digest = salt.encode()
     one()
@@ -172,6 +238,13 @@ def pipeline() -> Pipeline:
 @parts(usual=40, nightly=420)
 def test_any_graph(pipeline, count, request):
     check_many(pipeline, drawn(any_graph), count, request.node.name)
+
+
+@pytest.mark.slow(10)
+@parts(usual=15, nightly=75)
+def test_any_graph_in_bfloat16(pipeline, count, request):
+    name = request.node.name
+    check_many(pipeline, drawn(averaged_graph), count, name, check_in_bfloat16)
 
 
 @pytest.mark.full

@@ -15,6 +15,7 @@ from tests.json_places import places
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.schedule import (
     SCHEDULE_VERSION,
     InterOpSchedule,
@@ -86,6 +87,16 @@ def test_nothing_measured_is_nothing_stored():
     del data["operator_ns"], data["unsplit"]
     read = InterOpSchedule.from_json(json.dumps(data))
     assert read == replace(SCHEDULE, operator_ns=(), unsplit=())
+
+
+def test_values_in_bfloat16_come_back_and_are_told():
+    low = replace(SCHEDULE, low=LowPrecision(results=(0,), weights=(0, 1)))
+    assert InterOpSchedule.from_json(low.to_json()) == low
+    assert json.loads(low.to_json())["bfloat16"] == {"results": [0], "weights": [0, 1]}
+    assert "operators, 2 of them in bfloat16, in" in low.as_text()
+    wrong = json.loads(low.to_json()) | {"bfloat16": {"results": [99], "weights": []}}
+    with pytest.raises(ScheduleError, match="99"):
+        InterOpSchedule.from_json(json.dumps(wrong))
 
 
 def test_another_version_is_refused():
@@ -260,3 +271,16 @@ def test_the_form_of_its_model_is_read_back():
     assert InterOpSchedule.from_json(schedule.to_json()).form == form
     with pytest.raises(ScheduleError, match=r"form has layouts \['NHCW', 'NHWC'\]; expected NCHW"):
         InterOpSchedule.from_json(schedule.to_json().replace("NCHW", "NHCW"))
+
+
+def test_values_in_bfloat16_are_read_back():
+    low = LowPrecision(results=(0,), weights=(0, 1))
+    text = replace(SCHEDULE, low=low).to_json()
+    assert InterOpSchedule.from_json(text).low == low
+    assert InterOpSchedule.from_json(SCHEDULE.to_json()).low is None
+    assert "bfloat16" not in SCHEDULE.to_json()
+    beyond = replace(SCHEDULE, low=replace(low, weights=(99,))).to_json()
+    with pytest.raises(ScheduleError, match=r"bfloat16\.weights.* 99"):
+        InterOpSchedule.from_json(beyond)
+    with pytest.raises(ScheduleError, match="bfloat16.*kept"):
+        InterOpSchedule.from_json(text.replace('"results"', '"kept"'))

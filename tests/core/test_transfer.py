@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Operator, OperatorGraph
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.transfer import transferred
 from tvm_ios.core.verify import verify_schedule
@@ -213,3 +214,11 @@ def test_equal_branches_are_paired():
     graph = OperatorGraph("wide", tuple(branches))
     other = renumbered(graph, [*range(0, 80, 2), *range(1, 80, 2)])
     verify_schedule(transferred(greedy_schedule(graph), graph, other), other)
+
+
+def test_values_in_bfloat16_go_with_their_operators():
+    there = OperatorGraph("there", (operator("a"), operator("b", "add"), operator("c", "dense")))
+    here = renumbered(there, (2, 0, 1))
+    low = LowPrecision(results=(0, 2), weights=(2,))
+    found = transferred(replace(sequential_schedule(there), low=low), there, here)
+    assert found.low == LowPrecision(results=(0, 1), weights=(0,))

@@ -7,11 +7,12 @@ import re
 import numpy as np
 import pytest
 import tvm
-from tvm import relay
+from tvm import autotvm, relay
 from tvm.ir.instrument import PassTimingInstrument
 from tvm.ir.transform import PassContext
 from tvm.relay.backend import te_compiler
 
+from tests.relay_graphs.rounded import rounded_in_float32
 from tests.stock import stock_outputs
 from tvm_ios.kernels import KernelCache, KernelCompiler, KernelCounts, LoweredKernel
 from tvm_ios.kernels.code_generation import CodeGeneration, generate
@@ -21,7 +22,8 @@ from tvm_ios.relay.dataflow import local_function
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import lower_kernels
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.prepare import prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.support.exact_bits import exact_bits
 
 TARGET = "llvm -mcpu=core-avx2"
@@ -163,3 +165,131 @@ def test_values_are_right_with_lanes_that_do_not_fill_vectors():
     (found,) = stock_outputs(staged.factory, x=values)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert not staged.exact
+
+
+def convolved(x, channels=16, groups=1, layout="NCHW", kernel=3):
+    """A convolution of 16 channels with weights that are always the same."""
+    shape = (channels, 16 // groups, kernel, kernel)
+    values = np.random.default_rng(groups).uniform(-0.3, 0.3, shape).astype("float32")
+    kernel_layout = "OIHW"
+    if layout == "NHWC":
+        kernel_layout = "HWIO" if groups == 1 else "HWOI"
+        values = values.transpose(2, 3, 1, 0) if groups == 1 else values.transpose(2, 3, 0, 1)
+    return relay.nn.conv2d(
+        x,
+        relay.const(np.ascontiguousarray(values)),
+        padding=(kernel // 2, kernel // 2),
+        channels=channels,
+        kernel_size=(kernel, kernel),
+        groups=groups,
+        data_layout=layout,
+        kernel_layout=kernel_layout,
+    )
+
+
+def attended(x):
+    """Attention of 7 rows to each other, in 4 heads."""
+    heads = relay.reshape(x, (4, 28, 7))
+    q, k, v = (
+        relay.reshape(relay.nn.relu(heads + relay.const(n)), (4, 28, 7)) for n in (0.1, 0.2, 0.3)
+    )
+    scores = relay.nn.batch_matmul(q, k, transpose_b=True) * relay.const(0.378)
+    return relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False)
+
+
+IN_BFLOAT16 = {
+    "convolution": lambda x: relay.nn.relu(convolved(x) + x),
+    "depthwise": lambda x: relay.clip(convolved(x, groups=16), 0.0, 6.0),
+    "grouped": lambda x: convolved(x, groups=4),
+    "NHWC": lambda x: relay.nn.max_pool2d(
+        convolved(relay.transpose(x, (0, 2, 3, 1)), layout="NHWC"), (2, 2), layout="NHWC"
+    ),
+    "depthwise of NHWC": lambda x: convolved(
+        relay.nn.relu(relay.transpose(x, (0, 2, 3, 1))), groups=16, layout="NHWC"
+    ),
+    "transposed": lambda x: relay.nn.conv2d_transpose(
+        x,
+        relay.const(np.full((16, 4, 2, 2), 0.1, "float32")),
+        channels=4,
+        kernel_size=(2, 2),
+        strides=(2, 2),
+    ),
+    "concatenation": lambda x: relay.concatenate([x, relay.sigmoid(x), relay.nn.relu(x)], 3),
+    "poolings": lambda x: relay.nn.avg_pool2d(
+        relay.nn.max_pool2d(x, (3, 3), padding=(1, 1)), (2, 2)
+    ),
+    "global": lambda x: x * relay.sigmoid(relay.nn.global_avg_pool2d(x)),
+    "resize": lambda x: relay.image.resize2d(x, (11, 9), method="linear"),
+    "cubic": lambda x: relay.image.resize2d(x, (11, 9), method="cubic"),
+    "transpose": lambda x: relay.transpose(relay.nn.relu(relay.reshape(x, (16, 7, 7))), (2, 0, 1)),
+    "split": lambda x: relay.add(*relay.split(relay.nn.softmax(x), 2, axis=1)),
+    "fields": lambda x: relay.concatenate(
+        list(map(relay.nn.softmax, relay.split(x, 2, axis=1))), 0
+    ),
+    "softmax": lambda x: relay.nn.softmax(relay.reshape(x, (16, 49))),
+    "log": lambda x: relay.nn.log_softmax(relay.reshape(x, (16, 49))),
+    "norm": lambda x: relay.nn.layer_norm(
+        relay.reshape(x, (16, 49)), *[relay.const(np.ones(49, "float32"))] * 2
+    ),
+    "attention": attended,
+    "sums": lambda x: relay.sum(x, axis=(1, 2)),
+    "sorted": lambda x: relay.sort(x, axis=1),
+    "cumulative": lambda x: relay.cumsum(x, axis=2),
+    "places": lambda x: relay.gather(x, 1, relay.argsort(x, axis=1, dtype="int64")),
+    "gelu": lambda x: x * (relay.const(0.5) + relay.erf(x) * relay.const(0.5)),
+}
+"""Something between two convolutions and a product, by kernel that it is of."""
+
+
+@pytest.mark.slow(1)
+@pytest.mark.parametrize("name", IN_BFLOAT16)
+def test_kernels_in_bfloat16_have_the_bits_of_rounded_float32(name):
+    x = relay.var("x", shape=(1, 16, 7, 7))
+    made = IN_BFLOAT16[name](convolved(x, kernel=1))
+    shape = relay.transform.InferType()(tvm.IRModule.from_expr(made))["main"].ret_type.shape
+    count = int(np.prod(list(map(int, shape))))
+    weight = np.random.default_rng(0).uniform(-0.3, 0.3, (8, count)).astype("float32")
+    body = relay.nn.dense(relay.reshape(made, (1, count)), relay.const(weight))
+    exact = prepare(tvm.IRModule.from_expr(relay.Function([x], body)), None, TARGET)
+    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    assert len(low.low.results) > 1
+    rounded = rounded_in_float32(exact.extraction, low.extraction)
+    values = np.random.default_rng(1).uniform(-1, 1, (1, 16, 7, 7)).astype("float32")
+    found, wanted = (
+        stock_outputs(build(module, exact.target).factory, x=values)[0]
+        for module in (low.module, rounded)
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
+class Asked(autotvm.task.DispatchContext):
+    """Context that notes which records it is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.workloads = set()
+
+    def query(self, target, workload):
+        self.workloads.add(workload)
+        return self._old_ctx.query(target, workload)
+
+    def update(self, target, workload, cfg):
+        self._old_ctx.update(target, workload, cfg)
+
+
+def test_kernels_in_bfloat16_ask_for_the_records_of_float32():
+    x = relay.var("x", shape=(1, 16, 7, 7))
+    body = convolved(relay.nn.relu(convolved(convolved(x, groups=16))), kernel=1)
+    exact = prepare(tvm.IRModule.from_expr(relay.Function([x], body)), None, TARGET)
+    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    assert len(low.low.weights) == 3
+
+    def asked(model):
+        with tvm_pipeline(), Asked() as context:
+            kernels = [code for _, code in lower_kernels(model.extraction.calls, exact.target)]
+        assert len(kernels) == len(model.extraction.calls)
+        return context.workloads
+
+    wanted = asked(exact)
+    assert wanted
+    assert asked(low) == wanted

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
@@ -16,8 +18,9 @@ from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.merge import merge_stage_module
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 
 CASES = {
     "1x1 and 3x3": [((1, 1), (0, 0)), ((3, 3), (1, 1))],
@@ -335,3 +338,66 @@ def test_what_is_no_convolution_is_refused(nets):
 def test_one_member_is_refused(nets):
     with pytest.raises(ScheduleError, match="needs two operators"):
         merge_stage_module(nets.extraction(), (1,))
+
+
+def in_bfloat16_with_siblings(nets, batch, joined):
+    """A network, prepared in float32 and in bfloat16, and two convolutions of one operand."""
+    data = relay.var("data", shape=(batch, 16, 8, 8))
+    shared = nets.conv(data, "c", 16, (3, 3), (1, 1))
+    branches = [
+        nets.conv(shared, f"c{i}", 16, *window) for i, window in enumerate(CASES["1x1 and 3x3"])
+    ]
+    if joined:
+        branches = [relay.concatenate(branches, 1)]
+    ends = [
+        nets.conv(each, f"end{i}", 8, (1, 1), (0, 0), in_channels=32 if joined else 16)
+        for i, each in enumerate(branches)
+    ]
+    module, params = nets.finish(relay.Tuple(ends), data)
+    exact = prepare(module, params, nets.target)
+    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    convolutions = [operator.convolution for operator in exact.extraction.graph.operators]
+    siblings = [i for i, each in enumerate(convolutions) if each and each.operand == "conv2d_0"]
+    assert len(siblings) == 2
+    assert why_not_merge([convolutions[each] for each in siblings]) is None
+    return module, exact, low, siblings
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("joined", [False, True], ids=["slices", "concatenation"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_convolutions_in_bfloat16(nets, batch, joined):
+    module, _, low, members = in_bfloat16_with_siblings(nets, batch, joined)
+    graph = low.extraction.graph
+    stages = [Stage(((i,),)) for i in range(len(graph)) if i not in members]
+    stages.insert(members[0], Stage(tuple((i,) for i in members), Strategy.MERGE))
+    schedule = replace(merged_schedule(graph), stages=tuple(stages))
+    staged = build(rewrite(low.module, schedule), nets.target)
+    (merged,) = (
+        call.op
+        for call, names in zip(staged.extraction.calls, staged.members, strict=True)
+        if len(names) == 2
+    )
+    types = [str(each.checked_type.dtype) for each in merged.params[:2]]
+    assert [*types, str(merged.ret_type.dtype)] == ["bfloat16"] * 3
+    source = nets.random_input(module)
+    found = nets.run(staged.factory, source)
+    alone = nets.run(build(low.module, nets.target).factory, source)
+    for ours, wanted in zip(found, alone, strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=0, atol=2**-7 * abs(wanted).max())
+
+
+def test_convolutions_of_unlike_types_in_memory_are_not_merged(nets):
+    _, exact, low, members = in_bfloat16_with_siblings(nets, 1, joined=False)
+
+    def refusal(changed):
+        operators = with_low_precision(exact, changed).extraction.graph.operators
+        return why_not_merge([operators[each].convolution for each in members])
+
+    results, weights = (
+        tuple(each for each in those if each != members[0])
+        for those in (low.low.results, low.low.weights)
+    )
+    assert refusal(low.low) is None
+    assert "epilogue" in refusal(replace(low.low, results=results))
+    assert "layout" in refusal(replace(low.low, weights=weights))

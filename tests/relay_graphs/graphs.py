@@ -12,7 +12,7 @@ from tvm import relay
 from tests.relay_graphs.builder import MOST_ELEMENTS, DrawnGraph, GraphBuilder, RefusedError, Value
 from tests.relay_graphs.operators import OPERATORS, Operator
 
-__all__ = ["any_graph", "deep_graph", "drawn", "wide_graph"]
+__all__ = ["any_graph", "averaged_graph", "deep_graph", "drawn", "wide_graph"]
 
 SHAPES = ((1, 8, 6, 6), (2, 4, 5, 5), (2, 6, 4), (3, 10))
 """Few, so that fused functions come back and their kernels are known."""
@@ -23,6 +23,28 @@ NEAR = 6
 def any_graph(chooser: random.Random, operators: Sequence[Operator] = OPERATORS) -> DrawnGraph:
     """Some operators on one or two inputs, and some of what they gave as outputs."""
     builder = GraphBuilder(chooser)
+    return builder.finish(_ends(builder, operators))
+
+
+def averaged_graph(chooser: random.Random) -> DrawnGraph:
+    """Any graph whose results of float32 are products: all values in front may be bfloat16."""
+    builder = GraphBuilder(chooser)
+    return builder.finish([_averaged(builder, end) for end in _ends(builder, OPERATORS)])
+
+
+def _averaged(builder: GraphBuilder, value: Value) -> Value:
+    if value.dtype != "float32" or not value.array.size:
+        return value
+    row = builder.apply(
+        relay.reshape(value.expr, (1, -1)), lambda x: x.reshape(1, -1), value, exact=True
+    )
+    weight = builder.constant((4, value.array.size), scale=1 / value.array.size)
+    return builder.apply(relay.nn.dense(row.expr, weight.expr), lambda x, w: x @ w.T, row, weight)
+
+
+def _ends(builder: GraphBuilder, operators: Sequence[Operator]) -> list[Value]:
+    """Outputs of a graph of some operators on one or two inputs."""
+    chooser = builder.chooser
     for _ in range(chooser.choice((1, 1, 2))):
         dtype = chooser.choice(("float32",) * 6 + ("float16", "int8", "bool"))
         builder.input(chooser.choice(SHAPES), dtype)
@@ -32,7 +54,7 @@ def any_graph(chooser: random.Random, operators: Sequence[Operator] = OPERATORS)
     made = builder.values[len(builder.inputs) :] or builder.values
     last = made[-1]
     more = [chooser.choice(builder.values) for _ in range(chooser.choice((0, 0, 1, 2)))]
-    return builder.finish([last, *more])
+    return [last, *more]
 
 
 def deep_graph(chooser: random.Random, depth: int = 500) -> DrawnGraph:

@@ -38,7 +38,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     So are absent kernels, where the schedule has TVM compute their operators.
     """
     verify_schedule(schedule, built.graph)
-    schedule = replace(schedule, form=built.form)
+    schedule = replace(schedule, form=built.form, low=built.prepared.low)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
     partition = cache(partial(rewrite_extraction, built.extraction, schedule))
     kernels = built.kernels

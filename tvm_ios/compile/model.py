@@ -149,6 +149,7 @@ class CompiledModel:
             evidence=None if told is None else told.evidence,
             rest="" if self.rest is None else f"{self.rest.text}; times are of the other nodes",
             ceiling="" if told is None else told.story.ceiling,
+            precision=None if told is None else told.story.precision,
         )
 
     def report(self) -> TuneReport:

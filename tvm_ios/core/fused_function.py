@@ -60,6 +60,9 @@ class FusedFunction:
     function's."""
     constants: frozenset[int] = frozenset()
     """Parameters that are the same in every run, unless somebody sets them between runs."""
+    rounded_to: str | None = None
+    """Data type that the result is rounded to in memory; None where it stays as it is computed.
+    Parameters of bfloat16 are widened as they are read, and calls compute in float32."""
 
     def result_of(self, call: int) -> int:
         """Number of the value that a call makes, by the position of the call."""

@@ -1,15 +1,16 @@
-"""Layouts of images at the least total cost, by a minimum cut. No TVM.
+"""Layouts of images at the least total cost. No TVM.
 
 Comes before a model is prepared: operators on images are places, each with a price in either
-layout, and data between two places of different layouts have to be moved. With two layouts this is
-a minimum cut, so the answer is exact, in a time that hardly grows faster than the network (Boykov,
-Veksler, Zabih, PAMI 2001, section 3).
+layout, and data between two places of different layouts have to be moved.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from tvm_ios.core.least_cut import least_cut
 
 __all__ = ["BLOCKS", "CHANNELS_LAST", "ImageForm", "LayoutCosts", "cheapest_layouts"]
 
@@ -44,18 +45,9 @@ class LayoutCosts:
 
 def cheapest_layouts(costs: LayoutCosts) -> tuple[str, ...]:
     """Layout of each place, so that prices and moves add up to the least sum."""
-    import networkx as nx  # noqa: PLC0415 - half a second, and only models with images need it
-
-    if not costs.blocks_ns:
-        return ()
-    graph = nx.DiGraph()
-    for place, prices_ns in enumerate(zip(costs.blocks_ns, costs.channels_last_ns, strict=True)):
-        # A place on the side of BLOCKS pays its edge from the other side, and so the price there.
-        graph.add_edge(CHANNELS_LAST, place, capacity=prices_ns[0])
-        graph.add_edge(place, BLOCKS, capacity=prices_ns[1])
+    both_ways: dict[tuple[int, int], int] = defaultdict(int)
     for (one, other), move_ns in costs.moves_ns.items():
-        graph.add_edge(one, other, capacity=move_ns)
-        graph.add_edge(other, one, capacity=move_ns)
-    _, (channels_last, _) = nx.minimum_cut(graph, CHANNELS_LAST, BLOCKS)
-    places = range(len(costs.blocks_ns))
-    return tuple(CHANNELS_LAST if place in channels_last else BLOCKS for place in places)
+        both_ways[one, other] += move_ns
+        both_ways[other, one] += move_ns
+    last = least_cut(costs.blocks_ns, costs.channels_last_ns, both_ways)
+    return tuple(CHANNELS_LAST if each else BLOCKS for each in last)

@@ -8,6 +8,7 @@ from enum import Enum
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.errors import ScheduleError
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -29,6 +30,7 @@ _FIELDS = (
     "libraries",
     "home_lanes",
     "form",
+    "bfloat16",
     "stages",
     _ONLY_LIBRARY_ONCE,
 )
@@ -99,6 +101,8 @@ class InterOpSchedule:
     take ready ones in the order of the stages. Empty for schedules whose stages count."""
     form: ImageForm | None = None
     """Form of the model that the graph is of; None where layouts are those of the model."""
+    low: LowPrecision | None = None
+    """Values that lie in memory as bfloat16; None where all are as in the model."""
 
     def to_json(self) -> str:
         """Versioned JSON of the schedule; :meth:`from_json` reads it back."""
@@ -116,6 +120,7 @@ class InterOpSchedule:
                 **({} if self.libraries is None else {"libraries": _libraries_data(self)}),
                 **({"home_lanes": list(self.home_lanes)} if self.home_lanes else {}),
                 **({} if self.form is None else {"form": asdict(self.form)}),
+                **({} if self.low is None else {"bfloat16": asdict(self.low)}),
                 "stages": [
                     {
                         "strategy": stage.strategy.value,
@@ -170,6 +175,7 @@ class InterOpSchedule:
                 libraries=_read_libraries(data, last),
                 home_lanes=home_lanes,
                 form=_read_form(data),
+                low=_read_low(data, last),
             )
         except UnreadableValueError as error:
             raise ScheduleError(
@@ -193,9 +199,10 @@ class InterOpSchedule:
         latency = "" if self.latency_ns is None else f", predicted {self.latency_ns / 1e6:.4f} ms"
         source = f" by the {self.priced_by}" if self.priced_by else ""
         lanes = f" on {self.num_home_lanes} lanes" if self.home_lanes else ""
+        low = "" if self.low is None else f", {len(self.low.operators)} of them in bfloat16,"
         lines = [
-            f"schedule {self.scheduler} of {self.graph_name}: {len(self.operator_names)} operators "
-            f"in {len(self.stages)} stages{lanes}{latency}{source}"
+            f"schedule {self.scheduler} of {self.graph_name}: {len(self.operator_names)} operators"
+            f"{low} in {len(self.stages)} stages{lanes}{latency}{source}"
         ]
         for number, stage in enumerate(self.stages):
             groups = " | ".join(
@@ -239,6 +246,16 @@ def _read_form(data: StoredValue) -> ImageForm | None:
             f"{CHANNELS_LAST}"
         )
     return ImageForm(written=fields.field("written").wholes(), layouts=layouts)
+
+
+def _read_low(data: StoredValue, last: int) -> LowPrecision | None:
+    low = data.optional_field("bfloat16")
+    if low is None:
+        return None
+    fields = low.only("results", "weights")
+    return LowPrecision(
+        results=fields.field("results").wholes(last), weights=fields.field("weights").wholes(last)
+    )
 
 
 def _read_stage(data: StoredValue, last: int) -> Stage:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.core.graph_matching import matching
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 
 __all__ = ["transferred"]
@@ -85,6 +86,8 @@ def _renumbered(
         else (),
         unsplit=moved(schedule.unsplit),
         home_lanes=tuple(homes[places[origin]] for origin in origins) if homes else (),
+        low=schedule.low
+        and LowPrecision(results=moved(schedule.low.results), weights=moved(schedule.low.weights)),
         libraries=rows and tuple(LibraryOperators(r.library, moved(r.operators)) for r in rows),
     )
 

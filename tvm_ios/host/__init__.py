@@ -6,7 +6,12 @@ Importing this package does not import TVM.
 from tvm_ios.host.gpu import GpuClocks, GpuReport, describe_gpu, read_clocks
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
 from tvm_ios.host.llvm_processor import require_known_processor
-from tvm_ios.host.processor import default_lanes, processor_name, target_candidates
+from tvm_ios.host.processor import (
+    default_lanes,
+    has_bfloat16,
+    processor_name,
+    target_candidates,
+)
 from tvm_ios.host.relay_tvm import cached_libinfo, host_target, require_relay_tvm
 from tvm_ios.host.report import HostReport, describe_host
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
@@ -23,6 +28,7 @@ __all__ = [
     "describe_gpu",
     "describe_host",
     "describe_tvm",
+    "has_bfloat16",
     "host_target",
     "latency_mode",
     "processor_name",

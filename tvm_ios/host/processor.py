@@ -6,7 +6,13 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["default_lanes", "processor_name", "target_candidates", "usable_cores"]
+__all__ = [
+    "default_lanes",
+    "has_bfloat16",
+    "processor_name",
+    "target_candidates",
+    "usable_cores",
+]
 
 # Per x86 target, best first: the oldest LLVM that knows it, and features it must find in
 # /proc/cpuinfo. The names stand for feature sets: they serve AMD processors as well.
@@ -77,6 +83,11 @@ def target_candidates(
         dot = [f"{neon},+v8.2a,+dotprod"] if "asimddp" in features else []
         return (*dot, neon, "llvm")
     return ("llvm",)
+
+
+def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """True if this processor multiplies and rounds vectors of bfloat16 (``avx512_bf16``)."""
+    return "avx512_bf16" in (_cpuinfo_field(cpuinfo, "flags") or "").split()
 
 
 def _cpuinfo_field(cpuinfo: Path, name: str) -> str | None:

@@ -11,7 +11,7 @@ from tvm_ios.errors import ExecutionError, PlanError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["dlpack_fields", "dtype_bytes", "named_as_arrays", "numpy_dtype"]
+__all__ = ["dlpack_fields", "dtype_bytes", "is_float", "named_as_arrays", "numpy_dtype"]
 
 _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 _DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
@@ -30,6 +30,11 @@ def dtype_bytes(dtype: str) -> int:
 
 
 @cache
+def is_float(dtype: str) -> bool:
+    """True for floating-point types of TVM, bfloat16 included."""
+    return dtype.startswith(("float", "bfloat"))
+
+
 def dlpack_fields(dtype: str) -> tuple[int, int, int]:
     """DLPack's type code, bits and vector lanes of a TVM data type."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)

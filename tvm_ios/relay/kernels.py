@@ -18,10 +18,12 @@ from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.kernels.lowering_context import LOWER_PASSES
+from tvm_ios.kernels.stored_types import stored_in_bfloat16
 from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic
 from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
+from tvm_ios.relay.functions.stored_types import computed_in_float32
 from tvm_ios.relay.obstacles import is_dynamic
 from tvm_ios.relay.own_kernels import own_kernel
 from tvm_ios.relay.record_listeners import AnsorListener, AutoTvmListener, may_have_records
@@ -71,6 +73,8 @@ def lower_kernels(
             if digest in earlier:
                 yield digest, earlier[digest]
                 continue
+            stored = computed_in_float32(function)
+            function = stored.computed
             found = own_kernel(function, target) if vectors and not watched else None
             if found is None or may_have_records():
                 templates, ansor = AutoTvmListener(), AnsorListener()
@@ -80,10 +84,9 @@ def lower_kernels(
                 found = by_tvm if found is None or has_record else found
             if found is not None:
                 stem, code = found
-                yield (
-                    digest,
-                    LoweredKernel(stem, with_arithmetic(code) if vectors else code, digest),
-                )
+                code = with_arithmetic(code) if vectors else code
+                code = stored_in_bfloat16(code, stored.arguments, target, results=stored.results)
+                yield digest, LoweredKernel(stem, code, digest)
 
 
 def _kernel_of_tvm(

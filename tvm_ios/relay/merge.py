@@ -16,13 +16,16 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.errors import ScheduleError
-from tvm_ios.relay.constants import constant
+from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.convolution import ConvolutionPattern
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.functions.stored_types import with_stored_types
+from tvm_ios.relay.transforms.bfloat16 import rounded_constant
 
 __all__ = [
     "MergedKernels",
@@ -122,7 +125,7 @@ def _merged_call(
 ) -> relay.Call:
     """Call of a fused function like the first member's, with wider weights."""
     first, pattern = calls[0], patterns[0]
-    function = first.op
+    function = pattern.stored.computed
     arguments = list(first.args)
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in function.params]
     arguments[pattern.data] = operand
@@ -132,10 +135,10 @@ def _merged_call(
         type_ = relay.TensorType(array.shape, str(array.dtype))
         parameters[position] = relay.Var(function.params[position].name_hint, type_)
 
-    weights = [
-        call.args[own.weight].data.numpy() for call, own in zip(calls, patterns, strict=True)
-    ]
+    weights = [values_of(call.args[own.weight]) for call, own in zip(calls, patterns, strict=True)]
     replace(pattern.weight, _merged_weight(weights, geometry, pattern.kernel_axes))
+    if pattern.weight in pattern.stored.parameters:
+        arguments[pattern.weight] = rounded_constant(arguments[pattern.weight])
     for step, position in enumerate(pattern.channelwise):
         values = [
             call.args[own.channelwise[step]].data.numpy()
@@ -143,7 +146,11 @@ def _merged_call(
         ]
         replace(position, np.concatenate(values, axis=_channel_axis(pattern, values[0])))
     body = _merged_body(function, pattern, parameters, geometry)
-    return relay.Call(_fused(parameters, body), arguments)
+    rounds = pattern.stored.rounds_result
+    whole = with_stored_types(
+        _fused(parameters, body), pattern.stored.parameters, rounds_result=rounds
+    )
+    return relay.Call(whole, arguments)
 
 
 def _merged_weight(
@@ -210,9 +217,11 @@ def _with_channels(type_: tvm.ir.TensorType, axis: int, channels: int) -> tvm.ir
 def _slice_call(
     convolution: relay.Call, output: tvm.ir.TensorType, axis: int, begin: int, end: int
 ) -> relay.Call:
-    source = relay.Var("merged", output)
+    low = str(output.dtype) == BFLOAT16
+    source = relay.Var("merged", relay.TensorType(output.shape, FLOAT32) if low else output)
     body = relay.strided_slice(source, begin=[begin], end=[end], strides=[1], axes=[axis])
-    return relay.Call(_fused([source], body), [convolution])
+    function = with_stored_types(_fused([source], body), [0] if low else [], rounds_result=low)
+    return relay.Call(function, [convolution])
 
 
 def _fused(parameters: list[relay.Var], body: relay.Expr) -> relay.Function:

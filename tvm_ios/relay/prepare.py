@@ -8,7 +8,7 @@ of the pipeline that belong to one target object only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,11 +17,14 @@ from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.errors import OptionError
+from tvm_ios.host import has_bfloat16
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import Extraction, extract, is_prepared, unlabelled_calls
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
+from tvm_ios.relay.transforms.bfloat16 import in_bfloat16
 from tvm_ios.relay.transforms.bound_model import with_parameters
 from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
@@ -32,8 +35,10 @@ from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["PreparedModule", "converted_model", "prepare"]
+__all__ = ["PreparedModule", "converted_model", "prepare", "with_low_precision"]
 
+ROUNDING = {"cascadelake": "cooperlake"}
+"""Processors of LLVM, by those that differ from them in bfloat16 only."""
 HEAVY = ("conv", "dense", "matmul", "pool")
 
 
@@ -49,6 +54,8 @@ class PreparedModule:
     """Number of element-wise operators that were moved in front of concatenations."""
     notes: tuple[str, ...] = ()
     """Lines for the user on how the model was prepared."""
+    low: LowPrecision | None = None
+    """Values that lie in memory as bfloat16; None where all are as in the model."""
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -136,6 +143,24 @@ def prepare(
         sunk=fused.sunk,
         notes=tuple(notes),
     )
+
+
+def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:
+    """Prepared module of float32 whose values lie in memory as bfloat16 where that is said.
+
+    On a processor that rounds vectors to bfloat16, kernels may do so.
+    """
+    module = in_bfloat16(prepared.extraction, low)
+    target = _rounding_target(prepared.target) if has_bfloat16() else prepared.target
+    return replace(prepared, module=module, target=target, low=low)
+
+
+def _rounding_target(target: tvm.target.Target) -> tvm.target.Target:
+    """Target as :func:`~tvm_ios.host.host_target` has it, with bfloat16; any other one as it is."""
+    for name, better in ROUNDING.items():
+        if target.attrs.get("mcpu") == name:
+            return tvm.target.Target(str(target).replace(f"-mcpu={name}", f"-mcpu={better}"))
+    return target
 
 
 def converted_model(

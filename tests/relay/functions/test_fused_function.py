@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.relay.functions.fused_function import describe_function
+from tvm_ios.relay.functions.stored_types import with_stored_types
 
 IMAGE = TensorType((1, 4, 6, 6), "float32")
 
@@ -78,3 +81,16 @@ def test_what_has_several_results_or_nothing_in_it_is_not_described(nets):
 def test_operators_whose_attributes_cannot_be_read_are_not_described(nets, operator):
     data = relay.var("data", shape=(1, 4, 6))
     assert describe_function(nets.fused(operator(data), data)) is None
+
+
+def test_casts_at_the_edges_are_types_of_parameters_and_of_the_result(nets):
+    data, other = (relay.var(name, shape=IMAGE.shape) for name in ("data", "other"))
+    plain = nets.fused(relay.nn.relu(data + other), data, other)
+    exact = describe_function(plain)
+    stored = describe_function(with_stored_types(plain, [1], rounds_result=True))
+    low = TensorType(IMAGE.shape, "bfloat16")
+    assert stored == replace(exact, parameters=(IMAGE, low), rounded_to="bfloat16")
+    assert exact.rounded_to is None
+    assert describe_function(with_stored_types(plain, [0], rounds_result=False)) == replace(
+        exact, parameters=(low, IMAGE)
+    )

@@ -4,6 +4,7 @@ import pytest
 from tvm import relay
 
 from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.functions.views import view_of
 
 
@@ -103,3 +104,26 @@ def test_work_after_a_slice_needs_a_kernel(nets):
     data = relay.var("data", shape=(1, 8))
     body = relay.tanh(relay.strided_slice(data, begin=[0], end=[4], axes=[1]))
     assert view_of(nets.fused(body, data), [data]) is None
+
+
+def views_of(function, stored, *, rounds):
+    low = with_stored_types(function, stored, rounds_result=rounds)
+    return view_of(low, [relay.var("argument", parameter.checked_type) for parameter in low.params])
+
+
+def test_places_in_bfloat16_are_half_as_many_bytes_away(nets):
+    data = relay.var("data", shape=(1, 8, 4, 4))
+    cut = nets.fused(relay.strided_slice(data, begin=[2], end=[6], axes=[1]), data)
+    assert views_of(cut, [0], rounds=True) == SliceView(2 * 16 * 2)
+    pieces = [relay.var(f"piece{i}", shape=(1, 3, 5)) for i in range(3)]
+    joined = nets.fused(relay.concatenate(pieces, axis=1), *pieces)
+    assert views_of(joined, [0, 1, 2], rounds=True) == ConcatView((0, 30, 60))
+    flat = nets.fused(relay.reshape(data, (128,)), data, **{"relay.reshape_only": 1})
+    assert views_of(flat, [0], rounds=True) == SliceView(0)
+
+
+@pytest.mark.parametrize(("stored", "rounds"), [([0], False), ([], True), ([0, 1], False)])
+def test_what_changes_the_type_is_no_view(nets, stored, rounds):
+    pieces = [relay.var(f"piece{i}", shape=(1, 3)) for i in range(2)]
+    joined = nets.fused(relay.concatenate(pieces, axis=1), *pieces)
+    assert views_of(joined, stored, rounds=rounds) is None

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -19,11 +20,16 @@ import tvm_ios
 from tests.onnx.cut_models import ENDS
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
+from tvm_ios.compile.built_model import build_prepared
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, find_onednn
 from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small
 from tvm_ios.plan.image import IMAGE_MAGIC
+from tvm_ios.relay.prepare import prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.search.baselines import greedy_schedule
 
 PROJECT = Path(__file__).resolve().parents[3]
 EXAMPLE = PROJECT / "examples" / "c" / "run_model.c"
@@ -206,9 +212,8 @@ def test_a_model_whose_rest_onnxruntime_runs_is_refused(built, tmp_path):
     assert line.endswith("open it with tvm_ios.load in Python")
 
 
-@pytest.fixture(scope="module")
-def onednn_model(folder):
-    """As ``model``, with what oneDNN computes: in parts on two lanes, with steps and constants."""
+def images():
+    """What oneDNN computes: in parts on two lanes, with steps and constants."""
     x = relay.var("data", shape=(1, 16, 12, 12))
 
     def weight(*shape):
@@ -226,10 +231,15 @@ def onednn_model(folder):
     pooled = relay.nn.max_pool2d(relay.nn.relu(risen), (2, 2), strides=(2, 2))
     flat = relay.nn.batch_flatten(pooled)
     scores = relay.nn.softmax(relay.nn.dense(flat, weight(24, 8 * 144)))
-    mod = tvm.IRModule.from_expr(relay.Function([x], scores))
+    return tvm.IRModule.from_expr(relay.Function([x], scores))
+
+
+@pytest.fixture(scope="module")
+def onednn_model(folder):
+    """As ``model``, with calls of oneDNN."""
     options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     compiled = tvm_ios.compile_schedule(
-        mod, None, host_target(), lanes=min(2, os.cpu_count() or 1), options=options
+        images(), None, host_target(), lanes=min(2, os.cpu_count() or 1), options=options
     )
     called = [launch.call for launch in compiled.plan.launches if launch.call is not None]
     assert len(called) >= 5
@@ -358,3 +368,27 @@ def test_a_program_without_a_tvm_says_so(built, model, folder):
     )
     assert done.returncode == 1
     assert "there is no TVM runtime: link with -ltvm_runtime" in done.stderr
+
+
+@pytest.mark.parametrize("library", ["kernels", "oneDNN"])
+def test_models_in_bfloat16_compute_the_same_bits(built, folder, library):
+    prepared = prepare(images(), None, host_target())
+    low = build_prepared(with_low_precision(prepared, low_precision_of(prepared.extraction)))
+    if library == "oneDNN":
+        if find_onednn().version is None:
+            pytest.skip(f"no oneDNN here: {find_onednn().reason}")
+        low = replace(low, libraries=(OnednnLibrary(),))
+    compiled = lower_schedule(low, greedy_schedule(low.graph), lanes=min(2, os.cpu_count() or 1))
+    path, values = folder / f"low_{library}.so", folder / "low.bin"
+    compiled.export_library(path)
+    x = np.random.default_rng(0).standard_normal((1, 16, 12, 12)).astype("float32")
+    x.tofile(values)
+    with compiled.executor() as here, tvm_ios.load(path) as loaded:
+        for executor in (here, loaded):
+            executor.run(data=x)
+        wanted = here.get_output(0).numpy()
+        np.testing.assert_array_equal(loaded.get_output(0).numpy(), wanted)
+    done = started(built(EXAMPLE), path, "--input", values, "--output", folder / "low_z.bin")
+    assert done.returncode == 0, done.stderr
+    got = np.fromfile(folder / "low_z.bin", "float32").reshape(wanted.shape)
+    np.testing.assert_array_equal(got, wanted)

@@ -12,6 +12,7 @@ import pytest
 from tests.operator_graphs import op
 from tests.runtime.artifact.test_footer import IDENTITY
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact import story
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer, read_story
@@ -35,6 +36,14 @@ def test_a_story_comes_back(tmp_path):
     assert read_story(path) == STORY
     assert read_story(path).schedule.graph_name == "net"
     assert (read_footer(path).identity, read_footer(path).image) == (IDENTITY, b"a plan")
+
+
+def test_so_does_what_became_of_bfloat16():
+    outcome = PrecisionOutcome(dtype="bfloat16", operators=2, errors=(0.1, None), speedup=1.5)
+    told = replace(STORY, precision=outcome)
+    assert ModelStory.from_bytes(told.to_bytes()) == told
+    assert told.as_record()["precision"]["errors"] == [0.1, None]
+    assert STORY.as_record()["precision"] is None
 
 
 def test_a_file_without_one_has_none(tmp_path):

@@ -205,6 +205,9 @@ class FakeLibrary:
     def identity(self) -> str:
         return f"{self.name.key}-1.2"
 
+    def speeds_up(self, _dtype: str) -> bool:
+        return False
+
     def files(self) -> tuple[Path, ...]:
         return (self.source,)
 

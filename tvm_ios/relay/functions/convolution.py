@@ -13,8 +13,10 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.graph import Convolution
+from tvm_ios.core.low_precision import BFLOAT16
 from tvm_ios.relay.constants import is_array
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.functions.stored_types import StoredFunction, computed_in_float32
 
 __all__ = ["ConvolutionPattern", "describe_convolution", "match_convolution"]
 
@@ -27,6 +29,8 @@ POINTWISE = frozenset({0, 1})
 class ConvolutionPattern:
     """Parts of a fused convolution, as positions among the function's parameters."""
 
+    stored: StoredFunction
+    """The function in float32, and what it keeps in bfloat16."""
     convolution: relay.Call
     steps: tuple[relay.Call, ...]
     """Pointwise operators after the convolution, in the order they run."""
@@ -56,6 +60,8 @@ class ConvolutionPattern:
 
 def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
     """Pattern of a fused, typed function; None where it is anything but such a convolution."""
+    stored = computed_in_float32(function)
+    function = stored.computed
     spine = _spine(function.body)
     if spine is None:
         return None
@@ -77,11 +83,14 @@ def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
         epilogue.append(text)
         channelwise.extend(extra)
         inner = step
+    if stored.rounds_result:
+        epilogue.append(BFLOAT16)
     data, weight = (positions[argument] for argument in convolution.args)
     used = [data, weight, *channelwise]
     if sorted(used) != list(range(len(function.params))):
         return None
     return ConvolutionPattern(
+        stored=stored,
         convolution=convolution,
         steps=tuple(steps),
         data=data,
@@ -98,13 +107,17 @@ def describe_convolution(
 
     ``operand`` names the tensor that the convolution reads.
     """
-    fixed = [call.args[index] for index in (pattern.weight, *pattern.channelwise)]
-    if not all(map(is_array, fixed)):
+    fixed = {index: call.args[index] for index in (pattern.weight, *pattern.channelwise)}
+    if not all(
+        is_array(each) or (index in pattern.stored.parameters and isinstance(each, relay.Constant))
+        for index, each in fixed.items()
+    ):
         return None
     convolution = pattern.convolution
     data, weight = (argument.checked_type for argument in convolution.args)
-    output = convolution.checked_type
     layouts = [str(call_attribute(convolution, name)) for name in _LAYOUTS]
+    in_memory = [call.op.params[index].checked_type for index in (pattern.data, pattern.weight)]
+    types = [str(each.dtype) for each in (*in_memory, convolution.checked_type)]
     extents = dict(zip(_letters(layouts[0]), map(int, data.shape), strict=True))
     window = dict(zip(_letters(layouts[1]), map(int, weight.shape), strict=True))
     return Convolution(
@@ -118,7 +131,7 @@ def describe_convolution(
         dilation=_pair(convolution, "dilation"),
         groups=int(call_attribute(convolution, "groups", 1)),
         epilogue=pattern.epilogue,
-        layout="/".join([*layouts, data.dtype, weight.dtype, output.dtype]),
+        layout="/".join([*layouts, *types]),
     )
 
 

@@ -17,7 +17,9 @@ from tvm_ios.core.fused_function import (
     PrimitiveCall,
     TensorType,
 )
+from tvm_ios.core.low_precision import BFLOAT16
 from tvm_ios.relay.constants import values_of
+from tvm_ios.relay.functions.stored_types import computed_in_float32
 
 __all__ = ["describe_function"]
 
@@ -31,8 +33,11 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
     dynamic shape, several results, anything but primitive operators, or attributes that TVM hides.
     Remembered for the last few thousand functions, as each contestant of a race is lowered with it.
     """
+    stored = computed_in_float32(function)
+    rounded = BFLOAT16 if stored.rounds_result else None
     try:
         types = [_tensor_type(parameter.checked_type) for parameter in function.params]
+        function = stored.computed
         values = {parameter: number for number, parameter in enumerate(function.params)}
         calls: list[PrimitiveCall] = []
         _describe(function.body, values, calls)
@@ -40,7 +45,7 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
         return None
     if not calls or values.get(function.body) != len(types) + len(calls) - 1:
         return None
-    return FusedFunction(parameters=tuple(types), calls=tuple(calls))
+    return FusedFunction(parameters=tuple(types), calls=tuple(calls), rounded_to=rounded)
 
 
 class _UndescribedError(Exception):

@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.functions.stored_types import computed_in_float32
 
 __all__ = [
     "PrimitiveFacts",
@@ -71,7 +72,7 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
 
     A multiplication and an addition count as two operations; moving data counts as none.
     """
-    calls = all_calls(function.body)
+    calls = all_calls(computed_in_float32(function).computed.body)
     types = [parameter.checked_type for parameter in function.params]
     kind = _kind(calls)
     return PrimitiveFacts(

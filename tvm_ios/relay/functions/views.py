@@ -13,6 +13,7 @@ from tvm import relay
 
 from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
+from tvm_ios.relay.functions.stored_types import computed_in_float32
 
 __all__ = ["joined_arguments", "view_of"]
 
@@ -24,15 +25,20 @@ def view_of(function: relay.Function, arguments: list[relay.Expr]) -> View:
 
     Only one with exactly one operator can be a view, and no concatenation of a tensor with itself.
     """
+    stored = computed_in_float32(function)
+    if stored.is_mixed:
+        return None
+    types = [parameter.checked_type for parameter in function.params]
+    function = stored.computed
     if function.attrs is not None and "relay.reshape_only" in function.attrs:
         return SliceView(0)
     body = function.body
     if not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
         return None
     if body.op.name == "strided_slice":
-        return _slice_view(body, function)
+        return _slice_view(body, function, types)
     if body.op.name == "concatenate":
-        return _concat_view(body, function, arguments)
+        return _concat_view(body, function, arguments, types)
     return None
 
 
@@ -40,8 +46,9 @@ def joined_arguments(
     function: relay.Function, arguments: list[relay.Expr]
 ) -> tuple[int, list[relay.Expr]] | None:
     """Axis and pieces of a fused function that is one concatenation; None where it is not."""
-    body = function.body
-    if not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
+    stored = computed_in_float32(function)
+    function, body = stored.computed, stored.computed.body
+    if stored.is_mixed or not isinstance(body, relay.Call) or not isinstance(body.op, tvm.ir.Op):
         return None
     if body.op.name != "concatenate" or not isinstance(body.args[0], relay.Tuple):
         return None
@@ -53,7 +60,7 @@ def joined_arguments(
     return axis, [given[field] for field in fields]
 
 
-def _slice_view(body: relay.Call, function: relay.Function) -> View:
+def _slice_view(body: relay.Call, function: relay.Function, types: list[tvm.ir.TensorType]) -> View:
     if len(function.params) != 1 or body.args[0] != function.params[0]:
         return None
     source = [int(extent) for extent in body.args[0].checked_type.shape]
@@ -67,7 +74,7 @@ def _slice_view(body: relay.Call, function: relay.Function) -> View:
     # Contiguous only if nothing but ones lies before the single cut axis.
     if len(cut) > 1 or any(extent != 1 for extent in source[: cut[0]]):
         return None
-    row_bytes = type_bytes(body.args[0].checked_type) // source[cut[0]]
+    row_bytes = type_bytes(types[0]) // source[cut[0]]
     return SliceView(begins[cut[0]] * row_bytes)
 
 
@@ -92,7 +99,12 @@ def _begins(body: relay.Call, shape: list[int]) -> list[int] | None:
     return begins
 
 
-def _concat_view(body: relay.Call, function: relay.Function, arguments: list[relay.Expr]) -> View:
+def _concat_view(
+    body: relay.Call,
+    function: relay.Function,
+    arguments: list[relay.Expr],
+    types: list[tvm.ir.TensorType],
+) -> View:
     pieces = body.args[0]
     if not isinstance(pieces, relay.Tuple) or list(pieces.fields) != list(function.params):
         return None
@@ -105,5 +117,5 @@ def _concat_view(body: relay.Call, function: relay.Function, arguments: list[rel
     axis = int(call_attribute(body, "axis", 0)) % len(shape)
     if any(extent != 1 for extent in shape[:axis]):
         return None
-    sizes = [type_bytes(piece.checked_type) for piece in pieces.fields]
+    sizes = [type_bytes(each) for each in types]
     return ConcatView(tuple(itertools.accumulate([0, *sizes[:-1]])))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
 from tvm_ios.runtime.artifact.evidence import Evidence, TracedRuns
@@ -45,6 +46,8 @@ class ModelStory:
     ceiling: str = ""
     """Line on what scheduling could gain at most, known before anything was compiled; empty where
     the schedule was given."""
+    precision: PrecisionOutcome | None = None
+    """Outcome of a wish for bfloat16, or what that promises; None where nothing is to be told."""
 
     @property
     def schedule(self) -> InterOpSchedule:
@@ -59,6 +62,7 @@ class ModelStory:
         evidence = self.evidence
         return {
             "schedule": json.loads(self.schedule_json),
+            "precision": noun_record(PrecisionOutcome, self.precision),
             "machine": dict(self.machine),
             "versions": dict(self.versions),
             "prices_ns": [] if evidence is None else list(evidence.prices_ns),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from tvm_ios.plan.data_type import numpy_dtype
+from tvm_ios.plan.data_type import is_float, numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan
 
 __all__ = ["sample_inputs", "sample_tensor"]
@@ -38,9 +38,13 @@ def sample_inputs(
 def sample_tensor(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Values of a tensor inside a network: zeros, or floats that no few operators make denormal.
 
-    Floats are multiples of 1/64 in [-1, 1].
+    Floats are multiples of 1/64 in [-1, 1]; NumPy lacks bfloat16, which is given by its bits.
     """
-    if not dtype.startswith("float"):
+    if not is_float(dtype):
         return np.zeros(shape, numpy_dtype(dtype))
     drawn = random.integers(-64, 65, size=min(math.prod(shape), MOST_DRAWN)) / 64
-    return np.resize(drawn.astype(numpy_dtype(dtype)), shape)
+    if dtype == "bfloat16":
+        values = (drawn.astype("float32").view("uint32") >> 16).astype("uint16")
+    else:
+        values = drawn.astype(numpy_dtype(dtype))
+    return np.resize(values, shape)

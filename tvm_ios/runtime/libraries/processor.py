@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tvm_ios.host import default_lanes, processor_name
+from tvm_ios.plan.data_type import is_float
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LanePool
@@ -128,6 +129,6 @@ def _fill_tensors(memory: PlanMemory, params: Collection[str]) -> None:
     random, plan = np.random.default_rng(0), memory.plan
     bound = {plan.tensors[entry.tensor].buffer for entry in plan.inputs if entry.name in params}
     for index, tensor in enumerate(plan.tensors):
-        if tensor.buffer not in bound and tensor.dtype.startswith("float"):
+        if tensor.buffer not in bound and is_float(tensor.dtype):
             data = sample_tensor(random, tensor.shape, tensor.dtype).tobytes()
             ctypes.memmove(memory.data(index), data, len(data))

@@ -204,6 +204,16 @@ class OperatorLibrary(Protocol):
         """
         ...
 
+    def speeds_up(self, dtype: str) -> bool:
+        """True if products in a data type are faster than in float32 where the library computes.
+
+        Raises
+        ------
+        HostError
+            If the library is missing or does not fit.
+        """
+        ...
+
     def files(self) -> tuple[Path, ...]:
         """Files, there or not, that decide what is loaded; found without loading anything."""
         ...

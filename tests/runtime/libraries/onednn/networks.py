@@ -13,12 +13,17 @@ from tvm import relay
 from tvm.target.x86 import get_simd_32bit_lanes
 
 from tests.stock import stock_outputs
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.host import cached_libinfo, host_target
+from tvm_ios.relay.dataflow import all_calls, rebuild, with_body
+from tvm_ios.relay.functions.stored_types import with_stored_types
+from tvm_ios.relay.prepare import PreparedModule, prepare
+from tvm_ios.relay.transforms.bfloat16 import rounded_constant
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 
 TARGET = host_target()
 with tvm.target.Target(TARGET):
@@ -277,12 +282,22 @@ class Computed:
         return float(abs(self.ours - self.exact).max() / abs(self.exact).max())
 
 
-def random_values(module: tvm.IRModule) -> dict[str, np.ndarray]:
+Low = frozenset
+"""What lies in memory as bfloat16: ``"data"`` (all operands that are no constants), ``"weights"``,
+``"result"``."""
+
+
+NOTHING: Low[str] = Low()
+
+
+def random_values(module: tvm.IRModule, *, short: bool = False) -> dict[str, np.ndarray]:
+    """Numbers for each parameter; short ones are exact in bfloat16."""
     random = np.random.default_rng(0)
-    return {
+    values = {
         each.name_hint: random.uniform(-1, 1, [int(extent) for extent in each.checked_type.shape])
         for each in module["main"].params
     }
+    return {n: np.round(v * 32) / 32 for n, v in values.items()} if short else values
 
 
 def typed(make: Make, dtype: str) -> tvm.IRModule:
@@ -294,10 +309,10 @@ def is_fed(name: str) -> bool:
 
 
 @cache
-def exact(make: Make) -> np.ndarray:
+def exact(make: Make, *, short: bool = False) -> np.ndarray:
     """The result by TVM in float64."""
     module = typed(make, "float64")
-    values = random_values(module)
+    values = random_values(module, short=short)
     fed = {name: value for name, value in values.items() if is_fed(name)}
     with cached_libinfo(), tvm.transform.PassContext(opt_level=0):
         library = relay.build(
@@ -309,20 +324,60 @@ def exact(make: Make) -> np.ndarray:
 
 
 @cache
-def built(make: Make, sink: bool = False) -> BuiltModel:
-    """The operator's kernels in float32; oneDNN may compute it."""
+def built(make: Make, sink: bool = False, low: Low[str] = NOTHING) -> BuiltModel:
+    """The operator's kernels, computing in float32; oneDNN may compute it."""
     module = typed(make, "float32")
-    params = {n: v.astype("float32") for n, v in random_values(module).items() if not is_fed(n)}
-    return replace(build_model(module, params, TARGET, sink=sink), libraries=(OnednnLibrary(),))
+    values = random_values(module, short=bool(low))
+    params = {n: v.astype("float32") for n, v in values.items() if not is_fed(n)}
+    with cached_libinfo(), exact_bits(not sink):
+        prepared = prepare(module, params, TARGET, sink=sink)
+        if low:
+            prepared = replace(prepared, module=stored_so(prepared, low))
+        return replace(build_prepared(prepared), libraries=(OnednnLibrary(),))
 
 
-def computed(make: Make, lanes: int, *, sink: bool = False) -> Computed:
+def stored_so(prepared: PreparedModule, low: Low[str]) -> tvm.IRModule:
+    """A prepared module that reads and writes bfloat16, with casts around all but new layouts."""
+
+    def cast(value: relay.Expr, dtype: str, type_: tvm.ir.TensorType) -> relay.Expr:
+        source = relay.Var("value", type_)
+        function = relay.Function([source], relay.cast(source, dtype))
+        one = tvm.tir.IntImm("int32", 1)
+        whole = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+        return relay.Call(whole.with_attr("Primitive", one), [value])
+
+    def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        stored: list[int] = []
+        names = {each.op.name for each in all_calls(call.op.body)}
+        if names == {"layout_transform"}:
+            return relay.Call(call.op, arguments)
+        for number, given in enumerate(call.args):
+            constant = isinstance(given, relay.Constant)
+            weight = constant and np.ndim(given.data.numpy()) > 1 and number == 1
+            if weight and "weights" in low:
+                arguments[number] = rounded_constant(given)
+            elif not constant and "data" in low:
+                arguments[number] = cast(arguments[number], "bfloat16", given.checked_type)
+            else:
+                continue
+            stored.append(number)
+        rounds = "result" in low
+        function = with_stored_types(call.op, stored, rounds_result=rounds)
+        made = relay.Call(function, arguments)
+        return cast(made, "float32", function.ret_type) if rounds else made
+
+    module = prepared.module
+    return with_body(module, rebuild(module["main"].body, {}, call_of))
+
+
+def computed(make: Make, lanes: int, *, sink: bool = False, low: Low[str] = NOTHING) -> Computed:
     """What an operator gives, by oneDNN where it can; ``sink`` allows other bits than TVM's."""
-    model = built(make, sink)
+    model = built(make, sink, low)
     plan = lower_schedule(model, sequential_schedule(model.graph), lanes=lanes)
-    fed = {n: v for n, v in random_values(typed(make, "float32")).items() if is_fed(n)}
+    values = random_values(typed(make, "float32"), short=bool(low))
+    fed = {n: v for n, v in values.items() if is_fed(n)}
     with plan.executor() as module:
         module.run(**{name: value.astype("float32") for name, value in fed.items()})
         ours = module.get_output(0).numpy()
         calls = [launch.call for launch in module.plan.launches if launch.call is not None]
-    return Computed(exact(make), ours, tuple(call.descriptor for call in calls))
+    return Computed(exact(make, short=bool(low)), ours, tuple(call.descriptor for call in calls))

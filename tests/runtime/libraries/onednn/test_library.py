@@ -8,7 +8,7 @@ from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
-from tvm_ios.runtime.libraries.onednn.library import load_onednn
+from tvm_ios.runtime.libraries.onednn.library import OnednnFacts, load_onednn
 from tvm_ios.support.c_compiler import compile_shared
 
 
@@ -30,3 +30,17 @@ def test_a_library_that_lacks_a_function_or_is_missing_says_what_to_install(monk
         "--libraries none",
     ):
         load_onednn.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("isa", "has"),
+    [
+        ("avx2", False),
+        ("avx512_core_vnni", False),
+        ("avx512_core_bf16", True),
+        ("avx512_core_fp16", True),
+        ("avx512_core_amx", True),
+    ],
+)
+def test_instruction_sets_tell_whether_products_in_bfloat16_are_fast(isa, has):
+    assert OnednnFacts("3.2.0", isa).has_bfloat16 == has

@@ -18,9 +18,10 @@ from tests.pricing import stage_runner
 from tests.runtime.libraries.onednn.networks import BLOCK, TARGET
 from tests.runtime.libraries.onednn.prepared import parts_of
 from tvm_ios import BuildOptions, TuneOptions
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.models import squeezenet
@@ -30,6 +31,8 @@ from tvm_ios.plan.verify import verify_plan
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.way_choice import ways_in_network, with_choice
+from tvm_ios.relay.prepare import with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.known import read_call
@@ -86,6 +89,25 @@ def test_every_convolution_that_has_a_format_is_computed(built, expected, lanes)
         by_name = read_image(image_bytes(module.plan), read_call)
         assert by_name == module.plan
         verify_plan(module.plan)
+
+
+def test_a_network_in_bfloat16_has_the_same_bits_in_any_order(onednn, plain, expected):
+    if "bf16" not in onednn.facts.isa and "amx" not in onednn.facts.isa:
+        pytest.skip(f"oneDNN need not have bfloat16 for {onednn.facts.isa}")
+    low = with_low_precision(plain.prepared, low_precision_of(plain.prepared.extraction))
+    built = replace(build_prepared(low, like=plain), libraries=(OnednnLibrary(),))
+    found = []
+    for schedule in (sequential_schedule(built.graph), greedy_schedule(built.graph)):
+        model = lower_schedule(built, schedule, lanes=2)
+        verify_plan(model.plan)
+        assert read_image(image_bytes(model.plan), read_call) == model.plan
+        assert InterOpSchedule.from_json(model.schedule.to_json()).low == low.low
+        assert sum(launch.call is not None for launch in model.plan.launches) == CALLS
+        with model.executor(options=LaneOptions(jitter_seed=1)) as module:
+            found += [run(module) for _ in range(3)]
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
+    assert 0 < abs(found[0] - expected).max() < 2**-6 * expected.max()
 
 
 def test_two_executors_run_by_turns_and_outlive_each_other(built, expected):

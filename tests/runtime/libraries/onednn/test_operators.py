@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from functools import partial
 
@@ -11,10 +12,22 @@ from tvm import relay
 
 from tests.runtime.libraries.onednn import networks as n
 from tests.runtime.libraries.onednn.prepared import cut_every_call, prepared
-from tvm_ios.runtime.libraries.onednn.call import Primitive, StepKind
+from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, StepKind
+from tvm_ios.support.stored_value import parse_json
 
 TOLERANCE = 1e-5
 """Of the largest number: float32 sums of a few hundred products, in any order."""
+ROUNDED = 2**-7
+"""The same where results are bfloat16: some are rounded once more, before steps or scaling."""
+LOW = {
+    "all": n.Low({"data", "weights", "result"}),
+    "operands": n.Low({"data", "weights"}),
+    "weights": n.Low({"weights"}),
+    "data": n.Low({"data"}),
+    "data and result": n.Low({"data", "result"}),
+    "weights and result": n.Low({"weights", "result"}),
+}
+"""What lies in memory as bfloat16. Numbers are exact in it, so only results are rounded."""
 OPERATORS = {
     "3x3": n.after(lambda y, _: relay.nn.relu(y)),
     "1x1": partial(n.biased, kernel=1, padding=(0, 0)),
@@ -131,6 +144,68 @@ def test_operators_are_right(onednn, name):
     seen = n.computed(OPERATORS[name], lanes=2)
     assert len(seen.calls) == 1, "oneDNN computes it"
     assert seen.error < TOLERANCE
+
+
+MOSTLY_ALL = pytest.mark.parametrize(
+    "low", ["all", pytest.param("operands", marks=pytest.mark.full)]
+)
+
+
+def has_bfloat16(onednn) -> bool:
+    """True where oneDNN computes in bfloat16; elsewhere it may refuse to, and TVM's kernels do."""
+    return "bf16" in onednn.facts.isa or "amx" in onednn.facts.isa
+
+
+def require_bfloat16(onednn) -> None:
+    if not has_bfloat16(onednn):
+        pytest.skip(f"oneDNN need not have bfloat16 for {onednn.facts.isa}")
+
+
+def assert_right_in_bfloat16(seen: n.Computed, low: n.Low) -> None:
+    assert seen.error < (ROUNDED if "result" in low else TOLERANCE)
+    for call in seen.calls:
+        wanted = ["bfloat16" if part in low else "float32" for part in ("data", "result")]
+        assert [call.data.dtype, call.result.dtype] == wanted
+        if call.weight is not None and call.weight.constant:
+            assert (call.weight.dtype == "bfloat16") == ("weights" in low)
+        again = OnednnCall.from_data(parse_json(json.dumps(call.to_data()), "the call"))
+        assert again == call
+
+
+@pytest.mark.slow(2)
+@MOSTLY_ALL
+@pytest.mark.parametrize("name", [*OPERATORS, *STEPS])
+def test_operators_are_right_in_bfloat16(onednn, name, low):
+    make = OPERATORS[name] if name in OPERATORS else n.after(STEPS[name][0])
+    seen = n.computed(make, lanes=2, low=LOW[low])
+    assert_right_in_bfloat16(seen, LOW[low])
+    # Its code for blocks of channels reads 16 of bfloat16.
+    if has_bfloat16(onednn) and name != "max pooling, uneven padding":
+        assert len(seen.calls) == 1, "oneDNN computes it"
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("low", [each for each in LOW if each != "all"])
+@pytest.mark.parametrize(
+    "name", ["3x3", "depthwise", "NHWC", "transposed", "3x3x3, residual", "dense", "global average"]
+)
+def test_operators_of_mixed_types_are_right(onednn, name, low):
+    assert_right_in_bfloat16(n.computed(OPERATORS[name], lanes=2, low=LOW[low]), LOW[low])
+
+
+@pytest.mark.slow(3)
+@MOSTLY_ALL
+@pytest.mark.parametrize("columns", [37, 96, 250])
+@pytest.mark.parametrize("counts", ["1x1x1", "1x2x1", "3x1x1"])
+def test_packed_weights_of_bfloat16_are_unpacked_in_every_part(
+    onednn, monkeypatch, columns, counts, low
+):
+    require_bfloat16(onednn)
+    cut_every_call(monkeypatch, counts)
+    make = partial(n.dense, rows=21, columns=columns, depth=19)
+    seen = n.computed(make, lanes=2, low=LOW[low])
+    assert_right_in_bfloat16(seen, LOW[low])
+    assert [call.weight.packed for call in seen.calls] == [True]
 
 
 @pytest.mark.slow(3)
@@ -334,6 +409,20 @@ def test_parts_are_right(onednn, monkeypatch, name):
         seen = n.computed(make, lanes=2)
         assert [call.cut.as_text() for call in seen.calls] == [text]
         assert seen.error < TOLERANCE
+
+
+@pytest.mark.slow(2)
+@MOSTLY_ALL
+@pytest.mark.parametrize("name", CUTS)
+def test_parts_are_right_in_bfloat16(onednn, monkeypatch, name, low):
+    require_bfloat16(onednn)
+    make, cuts = CUTS[name]
+    for counts in cuts:
+        text = "x".join(map(str, counts))
+        cut_every_call(monkeypatch, text)
+        seen = n.computed(make, lanes=2, low=LOW[low])
+        assert_right_in_bfloat16(seen, LOW[low])
+        assert [call.cut.as_text() for call in seen.calls] == [text]
 
 
 @pytest.mark.slow

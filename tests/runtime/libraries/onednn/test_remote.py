@@ -14,7 +14,7 @@ from tvm import relay
 import tvm_ios
 from tests.runtime.libraries.onednn.networks import TARGET
 from tvm_ios import BuildOptions, DeviceOptions, TuneOptions
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE
 from tvm_ios.cost.measured import MeasureOptions
@@ -26,6 +26,8 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.relay.prepare import prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.libraries.onednn import library as onednn_here
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.rpc import kernels as remote_kernels
@@ -81,13 +83,24 @@ def nothing_here(monkeypatch):
     monkeypatch.setattr(onednn_here, "load_onednn", missing)
 
 
-def test_calls_compute_there_what_they_compute_here(device, built, monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_calls_compute_there_what_they_compute_here(
+    device, network, built, monkeypatch, precision, onednn
+):
+    if precision == "bfloat16":
+        if "bf16" not in onednn.facts.isa and "amx" not in onednn.facts.isa:
+            pytest.skip(f"oneDNN need not have bfloat16 for {onednn.facts.isa}")
+        prepared = prepare(*network, TARGET)
+        low = with_low_precision(prepared, low_precision_of(prepared.extraction))
+        built = replace(build_prepared(low), libraries=built.libraries)
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
     with model.executor() as module:
         module.run(data=DATA)
         expected = module.get_output(0).numpy()
         calls = [launch.call is not None for launch in module.plan.launches]
-        params = {name: module.get_input(name).numpy() for name in model.kernels.staged.params}
+        params = {
+            name: module.get_input(name).copyto(tvm.cpu()) for name in model.kernels.staged.params
+        }
     assert any(calls)
     monkeypatch.setattr(remote_kernels, "LARGEST_SENT_BYTES", 0)
     with described(device).open() as session:

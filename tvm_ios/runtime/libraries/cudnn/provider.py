@@ -51,6 +51,10 @@ class CudnnLibrary:
         version = load_cudnn().version_text
         return f"{self.name.key}-{version} {self.options_text} {CALLS_SOURCE.digest}"
 
+    def speeds_up(self, _dtype: str) -> bool:
+        """Return False: calls are made in float32 and float16 as the model has it."""
+        return False
+
     def files(self) -> tuple[Path, ...]:
         """The libraries of installed wheels that would be tried."""
         return tuple(map(Path, cudnn_libraries()))

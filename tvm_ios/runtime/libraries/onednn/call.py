@@ -198,6 +198,12 @@ class OnednnCall:
         return replace(self, data=data, weight=weight, bias=None, steps=(), cut=None)
 
     @property
+    def is_low(self) -> bool:
+        """True for a convolution whose weights are of fewer bits than float32."""
+        weight = self.weight
+        return self.window is not None and weight is not None and weight.dtype != "float32"
+
+    @property
     def takes_steps(self) -> bool:
         """True if oneDNN computes the steps rightly: 3.2 fails at some of a call without weights.
 

@@ -13,16 +13,21 @@ from types import MappingProxyType
 
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.cuts import CallPart, Counts, cut_call, whole_call
-from tvm_ios.runtime.libraries.onednn.tensors import FORMATS, OnednnTensor, in_order
+from tvm_ios.runtime.libraries.onednn.tensors import (
+    DATA_TYPES,
+    FORMATS,
+    OnednnTensor,
+    in_order,
+)
 
 __all__ = ["PRIMITIVES", "STEPS", "call_data", "counts_of"]
 
 # The same number is CALL_DATA_VERSION in onednn_call.h, whose structures these are.
-_VERSION = 1
+_VERSION = 2
 _CALL = struct.Struct("4i")
 _WINDOW = struct.Struct("15q")
 _STEP = struct.Struct("2i2d")
-_TENSOR = struct.Struct("4i14q")
+_TENSOR = struct.Struct("6i13q")
 _AXES, _WINDOW_AXES = 6, 3
 _OUTPUT = -2
 """Position of the result, in place of one among the inputs of the launch."""
@@ -122,6 +127,7 @@ def _tensor(tensor: OnednnTensor, offset: int, strides: tuple[int, ...] | None) 
         format_,
         tensor.block(1) if tensor.packed else 0,
         tensor.constant,
+        DATA_TYPES[tensor.dtype].number,
         offset,
         *_filled(tensor.extents, _AXES),
         *_filled(strides or (), _AXES),

@@ -67,13 +67,21 @@ class OnednnProcessor:
         }
         subject = f"parts and times of oneDNN {self._version} on {self._device}"
         # Layouts were chosen by calls without steps, which another object of this class timed.
-        bare = {call.bare().as_text() for call in unknown.values()} - self._found.keys()
-        self._note(known_facts(self._store, subject, bare))
+        bare = {text: call.bare() for text, call in unknown.items()}
+        names = {call.as_text() for call in bare.values()} - self._found.keys()
+        self._note(known_facts(self._store, subject, names))
+        # Those in bfloat16 were not, and times of both types have to be of the same work.
+        first = {
+            name: each
+            for text, each in bare.items()
+            if unknown[text].is_low and (name := each.as_text()) not in self._found
+        }
         with ExitStack() as undo:
             pool = cache(partial(self._pool, undo))
-            self._note(
-                find_facts(self._store, subject, unknown, lambda call: self._find(call, pool()))
-            )
+            for asked in (first, unknown):
+                self._note(
+                    find_facts(self._store, subject, asked, lambda call: self._find(call, pool()))
+                )
         return {call: self._completed(call) for call in wanted}
 
     def found_ns(self, call: OnednnCall) -> int | None:

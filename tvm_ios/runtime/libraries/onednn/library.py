@@ -35,6 +35,14 @@ class OnednnFacts:
         """Version, instruction sets and rules of choice, which decide the time of a call."""
         return f"{self.version}-{self.isa}-{_CHOICE}"
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """True if the processor multiplies in bfloat16; elsewhere oneDNN emulates it slowly.
+
+        Instruction sets named after float16 and AMX hold those named after bfloat16.
+        """
+        return any(name in self.isa for name in ("bf16", "fp16", "amx"))
+
     def as_text(self) -> str:
         """Name and version of oneDNN, and the instruction sets it uses."""
         return f"oneDNN {self.version} ({self.isa})"

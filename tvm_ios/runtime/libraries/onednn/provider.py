@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.low_precision import BFLOAT16
 from tvm_ios.core.onednn_files import onednn_files
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
@@ -49,6 +50,12 @@ class OnednnLibrary:
 
         facts = self.facts or load_onednn().facts
         return f"{self.name.key}-{facts.identity}-{CALLS_SOURCE.digest}"
+
+    def speeds_up(self, dtype: str) -> bool:
+        """True for bfloat16 where the processor multiplies in it."""
+        from tvm_ios.runtime.libraries.onednn.library import load_onednn  # noqa: PLC0415
+
+        return dtype == BFLOAT16 and (self.facts or load_onednn().facts).has_bfloat16
 
     def files(self) -> tuple[Path, ...]:
         """Every libdnnl that would be tried, and the list of the system's libraries."""

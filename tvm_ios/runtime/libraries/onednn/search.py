@@ -96,7 +96,7 @@ def _plan_of(call: OnednnCall, ways: int) -> ExecutionPlan:
     by_position = {tensor.position: tensor for tensor in call.inputs if tensor.position is not None}
     ordered = [*(by_position[position] for position in sorted(by_position)), call.result]
     tensors = tuple(
-        Tensor(buffer=number, byte_offset=0, shape=tensor.shape, dtype="float32")
+        Tensor(buffer=number, byte_offset=0, shape=tensor.shape, dtype=tensor.dtype)
         for number, tensor in enumerate(ordered)
     )
     numbers = range(len(tensors))

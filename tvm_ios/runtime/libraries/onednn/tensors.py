@@ -12,8 +12,9 @@ from tvm_ios.core.fused_function import TensorType
 
 __all__ = [
     "CHANNELS_LAST",
-    "FLOAT_BYTES",
+    "DATA_TYPES",
     "FORMATS",
+    "DataType",
     "OnednnTensor",
     "Piece",
     "Range",
@@ -42,14 +43,28 @@ TVM packs the weights of a dense layer so; oneDNN has no such format, and reads 
 """
 CHANNELS_LAST: Mapping[int, str] = MappingProxyType({4: "acdb", 5: "acdeb"})
 """Formats of images whose channels lie innermost, by number of axes."""
-FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """Data type of tensors as oneDNN has it."""
+
+    number: int
+    """Its ``dnnl_data_type_t``."""
+    size_bytes: int
+
+
+DATA_TYPES: Mapping[str, DataType] = MappingProxyType(
+    {"float32": DataType(3, 4), "bfloat16": DataType(2, 2)}
+)
+"""Data types by TVM's names."""
 Range = tuple[int, int]
 """Begin and end of a range along an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnednnTensor:
-    """A float32 tensor of a launch, with extents and format for oneDNN."""
+    """A tensor of a launch, with extents and format for oneDNN."""
 
     position: int | None
     """Position among the inputs of the launch; None for its output."""
@@ -61,11 +76,13 @@ class OnednnTensor:
     """Order of the elements in memory: a name in :data:`FORMATS`, or one of :data:`PACKED`."""
     constant: bool = False
     """True if values are the same in every run, so a reordered copy is kept."""
+    dtype: str = "float32"
+    """Data type in the launch: a name in :data:`DATA_TYPES`."""
 
     @property
     def type(self) -> TensorType:
         """Shape and data type in the launch."""
-        return TensorType(self.shape, "float32")
+        return TensorType(self.shape, self.dtype)
 
     @property
     def packed(self) -> bool:
@@ -75,6 +92,8 @@ class OnednnTensor:
     @property
     def fault(self) -> str | None:
         """Words on why no tensor may be so, after its name; None where it may."""
+        if self.dtype not in DATA_TYPES:
+            return f".dtype is {self.dtype!r}; expected one of {', '.join(DATA_TYPES)}"
         if not is_format(self.format):
             return f".format is {self.format!r}, which is no format of oneDNN"
         if prod(self.shape) != prod(self.extents):
@@ -112,13 +131,18 @@ class OnednnTensor:
             return None
         return Piece(
             tensor=replace(self, extents=tuple(end - begin for begin, end in box)),
-            offset_bytes=offset * FLOAT_BYTES,
+            offset_bytes=offset * DATA_TYPES[self.dtype].size_bytes,
             strides=tuple(strides) if apart else None,
         )
 
     def as_text(self) -> str:
-        """Extents and format, such as ``1x64x55x55:aBcd16b``; ``=`` says that it is constant."""
-        return f"{'x'.join(map(str, self.extents))}:{self.format}{'=' if self.constant else ''}"
+        """Extents and format, such as ``1x64x55x55:aBcd16b``; ``=`` says that it is constant.
+
+        Any other type than float32 stands in front, as in ``bfloat16:1x64:ab``.
+        """
+        dtype = "" if self.dtype == "float32" else f"{self.dtype}:"
+        constant = "=" if self.constant else ""
+        return f"{dtype}{'x'.join(map(str, self.extents))}:{self.format}{constant}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

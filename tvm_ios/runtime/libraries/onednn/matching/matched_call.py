@@ -1,7 +1,8 @@
 """Recognises fused functions that one call of oneDNN computes.
 
-Such a function begins with a float32 convolution, transposed convolution, product, pooling or
-softmax, in a layout that is one of oneDNN's formats. Functions of each element follow.
+Such a function begins with a convolution, transposed convolution, product, pooling or softmax, in a
+layout that is one of oneDNN's formats. Functions of each element follow. All of it computes in
+float32; tensors may lie in memory as bfloat16.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tvm_ios.runtime.libraries.onednn.matching.pooling import read_pooling
 from tvm_ios.runtime.libraries.onednn.matching.softmax import read_softmax
 from tvm_ios.runtime.libraries.onednn.matching.steps import read_steps
 from tvm_ios.runtime.libraries.onednn.tensors import (
+    DATA_TYPES,
     FORMATS,
     OnednnTensor,
     in_order,
@@ -37,11 +39,13 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     """The call that computes a fused function; None where there is no such call."""
     function = _channels_last(function)
     first = function.calls[0]
-    dtypes = {parameter.dtype for parameter in function.parameters}
     # What is compared is no number; it is read by a step or not at all.
-    dtypes |= {call.result.dtype for call in function.calls if call.operator != "less"}
+    dtypes = {call.result.dtype for call in function.calls if call.operator != "less"}
     inside = any(operand >= len(function.parameters) for operand in first.operands)
     if dtypes != {"float32"} or inside or not first.operands:
+        return None
+    in_memory = (function.rounded_to or "float32", *(each.dtype for each in function.parameters))
+    if not DATA_TYPES.keys() >= {*in_memory}:
         return None
     if any(first.attribute(name) for name in REWRITTEN):
         return None
@@ -51,7 +55,29 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     if made.weight is not None:
         constant = made.weight.position in function.constants
         made = replace(made, weight=replace(made.weight, constant=constant))
-    return read_steps(function, made)
+    call = read_steps(function, made)
+    return call if call is None or {*in_memory} == {"float32"} else _in_memory(function, call)
+
+
+def _in_memory(function: FusedFunction, call: OnednnCall) -> OnednnCall:
+    """The call with tensors of the types that they have in memory."""
+
+    def typed(tensor: OnednnTensor) -> OnednnTensor:
+        if tensor.position is None:
+            return replace(tensor, dtype=function.rounded_to or "float32")
+        return replace(tensor, dtype=function.parameters[tensor.position].dtype)
+
+    return replace(
+        call,
+        data=typed(call.data),
+        weight=None if call.weight is None else typed(call.weight),
+        bias=None if call.bias is None else typed(call.bias),
+        result=typed(call.result),
+        steps=tuple(
+            step if step.operand is None else replace(step, operand=typed(step.operand))
+            for step in call.steps
+        ),
+    )
 
 
 def _channels_last(function: FusedFunction) -> FusedFunction:

@@ -10,7 +10,7 @@
 
 /* ---- as data: a CallData, then for the whole and for each part a PartData and its steps ---- */
 
-#define CALL_DATA_VERSION 1
+#define CALL_DATA_VERSION 2
 #define MOST_AXES 6
 #define MOST_STEPS 32 /* as oneDNN has it */
 enum { WORKSPACE = -1, OUTPUT = -2, CONSTANTS = -3 }; /* in place of the position of an input */
@@ -22,7 +22,8 @@ typedef struct {
   int32_t position; /* among the inputs of the launch, or OUTPUT */
   int32_t format;   /* dnnl_format_tag_t; 0: the strides say it */
   int32_t columns;  /* of a block of a packed matrix; 0: it is not packed */
-  int64_t constant; /* not 0: the same values in every run */
+  int32_t constant; /* not 0: the same values in every run */
+  int32_t type;     /* dnnl_data_type_t */
   int64_t offset;   /* bytes */
   int64_t extents[MOST_AXES];
   int64_t strides[MOST_AXES];

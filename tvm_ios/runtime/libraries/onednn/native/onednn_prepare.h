@@ -16,7 +16,7 @@
 #define ROWS_WORTH_A_COPY 32
 #define MOST_OPERANDS (MOST_STEPS + 4)
 
-enum { FLOAT32 = 3, ANY = 1, FORWARD_INFERENCE = 96 };
+enum { ANY = 1, FORWARD_INFERENCE = 96 };
 enum { USER_SCRATCHPAD = 1, STRICT = 0, IN_ORDER = 1 };
 enum { QUERY_NAME = 8, QUERY_SOURCE = 129, QUERY_WEIGHTS = 131, QUERY_TARGET = 133,
        QUERY_SCRATCHPAD = 136 };
@@ -33,6 +33,7 @@ typedef struct { /* of a primitive */
 typedef struct {
   const TensorData* tensor;
   Argument lies, plain, inner; /* in the launch, unpacked, and as the main primitive has it */
+  int type;                    /* of the latter */
   int moved;                   /* from plain to inner, or back */
 } Operand;
 
@@ -127,13 +128,17 @@ static Place take(Maker* maker, int64_t position, const void* descriptor) {
 /* ---- descriptors ---- */
 
 /* A tensor of a format; without one, the strides say how it lies. */
-static void* describe(Maker* maker, int axes, const int64_t* extents, int format,
+static void* describe(Maker* maker, int type, int axes, const int64_t* extents, int format,
                       const int64_t* strides) {
   if (format)
-    return NEW(maker, passing, memory_desc, memory_desc_create_with_tag, axes, extents, FLOAT32,
+    return NEW(maker, passing, memory_desc, memory_desc_create_with_tag, axes, extents, type,
                format);
-  return NEW(maker, passing, memory_desc, memory_desc_create_with_strides, axes, extents, FLOAT32,
+  return NEW(maker, passing, memory_desc, memory_desc_create_with_strides, axes, extents, type,
              strides);
+}
+
+static void* describe_tensor(Maker* maker, const TensorData* tensor, int type) {
+  return describe(maker, type, tensor->axes, tensor->extents, tensor->format, tensor->strides);
 }
 
 static void* describe_attributes(Maker* maker) {
@@ -188,11 +193,22 @@ static const char* fast_code(Maker* maker, const void* described) {
 
 /* ---- the main primitive ---- */
 
+/* The type that the main primitive has an operand in: data of products and convolutions have that
+ * of the weights, and all others of one with its result. */
+static int inner_type(const Subject* subject, const TensorData* tensor, int number) {
+  if (number != SOURCE || !subject->data) return tensor->type;
+  const PartData* data = subject->data;
+  return data->weight.axes ? data->weight.type : data->result.type;
+}
+
 static void add_operand(Maker* maker, Subject* subject, const TensorData* tensor, int number) {
   if (!tensor->axes) return;
-  void* lies = describe(maker, tensor->axes, tensor->extents, tensor->format, tensor->strides);
+  int type = inner_type(subject, tensor, number);
+  void* lies = describe_tensor(maker, tensor, tensor->type);
   Argument argument = {number, lies, {tensor->position, tensor->offset}};
-  subject->operands[subject->num_operands++] = (Operand){tensor, argument, .inner = argument};
+  Operand* added = &subject->operands[subject->num_operands++];
+  *added = (Operand){tensor, argument, .inner = argument, .type = type};
+  if (type != tensor->type) added->inner.descriptor = describe_tensor(maker, tensor, type);
 }
 
 static void add_steps(Maker* maker, Subject* subject, const StepData* steps, int count) {
@@ -242,10 +258,14 @@ static int query_of(const Subject* subject, const Operand* operand, int free) {
 /* True if there is fast code with some formats free; the subject has it then. */
 static int describe_with(Maker* maker, Subject* subject, int free) {
   Operand *operands = subject->operands, *end = operands + subject->num_operands;
-  for (Operand* each = operands; each < end; ++each)
-    if (query_of(subject, each, free))
-      each->inner.descriptor =
-          describe(maker, each->tensor->axes, each->tensor->extents, ANY, NULL);
+  for (Operand* each = operands; each < end; ++each) {
+    int query = query_of(subject, each, free);
+    if (!query) continue;
+    /* What lies as the result does has its type, too: the descriptor asked for below is one. */
+    int type = query == QUERY_TARGET ? subject->data->result.type : each->type;
+    each->inner.descriptor =
+        describe(maker, type, each->tensor->axes, each->tensor->extents, ANY, NULL);
+  }
   subject->described = describe_main(maker, subject, describe_steps(maker, subject));
   if (is_refusal(maker)) maker->status = 0;
   if (!subject->described) return 0;
@@ -335,8 +355,9 @@ static void add_reorder(Maker* maker, Argument from, Argument to) {
 static void unpack(Maker* maker, const TensorData* tensor, Argument packed, Argument plain) {
   int64_t rows = tensor->extents[0], columns = tensor->extents[1], block = tensor->columns;
   int64_t extents[] = {columns / block, rows, block};
-  packed.descriptor = describe(maker, 3, extents, 0, (int64_t[]){rows * block, block, 1});
-  plain.descriptor = describe(maker, 3, extents, 0, (int64_t[]){block, columns, 1});
+  int64_t in_blocks[] = {rows * block, block, 1}, in_rows[] = {block, columns, 1};
+  packed.descriptor = describe(maker, tensor->type, 3, extents, 0, in_blocks);
+  plain.descriptor = describe(maker, tensor->type, 3, extents, 0, in_rows);
   add_reorder(maker, packed, plain);
 }
 
