@@ -10,6 +10,7 @@ import tvm
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.onednn.library import OnednnFacts
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
@@ -63,3 +64,21 @@ def test_a_missing_library_is_an_error_only_where_it_is_named(
     assert len(caplog.records) == 1
     assert "slower than they could: no oneDNN; run pip install it" in caplog.text
     assert LibraryChoice(target=CPU).installed(lambda library: library) == (OnednnLibrary(),)
+
+
+def test_another_data_type_is_for_cpus() -> None:
+    with pytest.raises(OptionError, match="precision is 'bfloat16', but the target is 'cuda"):
+        LibraryChoice(target=CUDA, dtype="bfloat16")
+
+
+def test_another_data_type_wants_a_library_and_a_processor_that_are_faster_in_it() -> None:
+    def missing(library: OperatorLibrary) -> OperatorLibrary:
+        raise HostError(f"no {library.name.title}")
+
+    choice = LibraryChoice(target=CPU, dtype="bfloat16")
+    with pytest.raises(HostError, match="not installed: run .*onednn.*, or leave out precision"):
+        choice.installed(missing)
+    with pytest.raises(HostError, match="has no arithmetic for it, so oneDNN would be slower"):
+        choice.installed(lambda _: OnednnLibrary(facts=OnednnFacts("3.2.0", "avx512_core")))
+    able = OnednnLibrary(facts=OnednnFacts("3.2.0", "avx512_core_bf16"))
+    assert choice.installed(lambda _: able) == (able,)

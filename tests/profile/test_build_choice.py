@@ -12,8 +12,9 @@ import tvm
 from tvm import relay
 
 import tvm_ios
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ScheduleError
@@ -21,10 +22,12 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
-from tvm_ios.profile.build_choice import build_for_schedule, choose_build
+from tvm_ios.profile.build_choice import build_for_schedule, choose_build, in_precision
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
+from tvm_ios.relay.prepare import prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.products.row_padding import pad_rows
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -55,6 +58,7 @@ def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(built,
         choice = choose_build(builds, call)
         assert choice.kept == kept
         assert [note.split(":")[0] for note in choice.notes] == ["second", "third"]
+        assert choice.speedups["second"] == pytest.approx(times_ns[0] / times_ns[1])
 
 
 @pytest.mark.parametrize(("long_flops", "lanes"), [(1e9, {1, 2}), (1, {2})])
@@ -208,6 +212,40 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
         compiled = tvm_ios.compile_schedule(mod, params, TARGET, schedule=schedule, lanes=1)
         np.testing.assert_allclose(output_of(compiled), expected, rtol=1e-5, atol=1e-5)
     assert plain.graph.fingerprint() != padded.graph.fingerprint()
+
+
+@pytest.mark.slow(2)
+def test_a_schedule_finds_its_values_in_bfloat16(narrow):
+    exact = prepare(*narrow, TARGET)
+    low = low_precision_of(exact.extraction)
+    assert low.results
+    assert low.weights
+    some = replace(low, weights=low.weights[1:])
+    expected = output_of(tvm_ios.compile_schedule(*narrow, TARGET, lanes=1))
+    for each in (low, some):
+        graph = build_prepared(with_low_precision(exact, each)).graph
+        schedule = replace(sequential_schedule(graph), low=each)
+        schedule = InterOpSchedule.from_json(schedule.to_json())
+        compiled = tvm_ios.compile_schedule(*narrow, TARGET, schedule=schedule, lanes=1)
+        assert compiled.schedule.low == each
+        off = np.abs(output_of(compiled) - expected).max() / np.abs(expected).max()
+        assert 1e-5 < off < 0.03
+        again = tvm_ios.compile_schedule(compiled.module, None, TARGET, lanes=1)
+        np.testing.assert_array_equal(output_of(again), output_of(compiled))
+
+
+def test_values_that_cannot_be_bfloat16_are_those_of_another_model(narrow, built):
+    exact = prepare(*narrow, TARGET)
+    assert in_precision(exact, None) is exact
+    (output,) = exact.extraction.outputs
+    for odd in (
+        LowPrecision(results=(output,), weights=()),
+        LowPrecision(results=(), weights=(len(built.graph),)),
+    ):
+        assert in_precision(exact, odd) is None
+        schedule = replace(greedy_schedule(built.graph), low=odd, graph_fingerprint="another")
+        with pytest.raises(ScheduleError, match="does not fit graph"):
+            tvm_ios.compile_schedule(*narrow, TARGET, schedule=schedule, lanes=1)
 
 
 @pytest.mark.slow

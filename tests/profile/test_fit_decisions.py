@@ -9,9 +9,10 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.core.low_precision import Precision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate
@@ -19,7 +20,8 @@ from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.prepare import prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions import Decisions, Origin
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -28,6 +30,7 @@ from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.time_budget import TimeBudget
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
+LOW = Precision(dtype="bfloat16")
 ORIGIN = Origin(
     target=TARGET, lanes=4, machine={"processor": "a colleague's"}, versions={}, latency_ns=10**6
 )
@@ -163,3 +166,49 @@ def test_decisions_that_do_not_fit_are_told(built, branching_built, fitting):
     with exact_bits(True):
         (line,) = fitting.of({"merged.json": decided(built, merged)}).unfit
     assert "it merges convolutions, which exact=True leaves out" in line
+
+
+def in_bfloat16(narrow, form=None):
+    """A build in bfloat16, of the model as it is or in another form."""
+    module, params = narrow if form is None else (in_form(*narrow, form, TARGET, pads=False)[0], {})
+    exact = prepare(module, params, TARGET)
+    made = build_prepared(with_low_precision(exact, low_precision_of(exact.extraction)))
+    return replace(made, form=form)
+
+
+def decided_low(there):
+    return decided(there, replace(greedy_schedule(there.graph), low=there.prepared.low))
+
+
+@pytest.mark.slow(1)
+def test_values_in_bfloat16_do_not_race_in_a_call_of_float32(narrow, fitting):
+    result = fitting.of({"peer.json": decided_low(in_bfloat16(narrow))})
+    assert not result.schedules
+    assert result.unfit == (
+        "peer.json: does not race: its values are bfloat16, and this call's are float32, which is "
+        "more exact; give precision='bfloat16' (--precision bfloat16) to have it race",
+    )
+
+
+@pytest.mark.slow(2)
+def test_values_in_bfloat16_are_those_of_the_call_in_its_form(narrow, built, fitting):
+    low = replace(fitting, precision=LOW)
+    there = in_bfloat16(narrow)
+    for mine in (built, there):
+        found = fitted(replace(low, built=mine), decided_low(there))
+        assert found.built is mine
+        assert found.precision is None
+        assert lower_schedule(mine, found.schedule, lanes=1).schedule.low == mine.prepared.low
+
+
+@pytest.mark.slow(3)
+def test_in_another_form_their_error_is_checked(narrow, fitting):
+    there = in_bfloat16(narrow, ImageForm(layouts=(BLOCKS, CHANNELS_LAST, CHANNELS_LAST)))
+    found = fitted(replace(fitting, precision=LOW), decided_low(there))
+    assert found.built.prepared.low == there.prepared.low
+    assert found.precision.is_low
+    (error,) = found.precision.errors
+    assert 1e-5 < error < 0.03
+    strict = replace(fitting, precision=replace(LOW, max_relative_error=1e-6))
+    (line,) = strict.of({"peer.json": decided_low(there)}).unfit
+    assert "in their form its error is above the bound of 1e-06" in line

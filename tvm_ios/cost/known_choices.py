@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tvm_ios.core.schedule import LibraryOperators
@@ -42,6 +42,8 @@ class BuildChoice:
     """Operators that the choice is about."""
     libraries: tuple[LibraryOperators, ...] = ()
     """Operators that operator libraries compute."""
+    speedups: Mapping[str, float] = field(default_factory=dict)
+    """Times as fast as the first build of a race, by other build; empty for choices by prices."""
 
 
 class KnownChoices:
@@ -117,6 +119,7 @@ def _read(data: dict[str, Any]) -> BuildChoice:
         certain=True,
         left_out=tuple(map(str, left_out)),
         operators=_whole(data["operators"]),
+        speedups={str(name): float(ratio) for name, ratio in data.get("speedups", {}).items()},
         libraries=tuple(
             LibraryOperators(str(row["library"]), _whole(row["operators"]))
             for row in data.get("libraries", ())  # choices of other things do without

@@ -6,15 +6,17 @@ Comes before the first build of a model.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import tvm
 
+from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.runtime.libraries.known import known_libraries, require_names
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+from tvm_ios.support.extras import install_command
 
 __all__ = ["LibraryChoice"]
 
@@ -32,8 +34,8 @@ class LibraryChoice:
     Raises
     ------
     OptionError
-        If a name is none of a library, a named library computes for another kind of target, or
-        TF32 is allowed and cuDNN does not compute.
+        If a name is none of a library, a named library computes for another kind of target, TF32
+        is allowed and cuDNN does not compute, or the target of another data type is no CPU.
     """
 
     target: tvm.target.Target | None
@@ -42,10 +44,18 @@ class LibraryChoice:
     """Keys of the libraries that have to be there, such as ``onednn``; None takes what is there."""
     tf32: bool = False
     """True lets cuDNN round float32 to TF32."""
+    dtype: str = FLOAT32
+    """Data type that a library has to be faster in than in float32, unless it is that."""
 
     def __post_init__(self) -> None:
         require_names(self.names)
         kind = self._kind
+        if self.dtype != FLOAT32 and kind != "llvm":
+            raise OptionError(
+                f"precision is {self.dtype!r}, but the target is {self._target_text}, and only on "
+                "CPUs may values be of it; leave out precision, or give mixed_precision=True for "
+                "float16"
+            )
         for library in known_libraries(tf32=self.tf32):
             if library.name.key in (self.names or ()) and library.target_kind != kind:
                 raise OptionError(
@@ -83,7 +93,8 @@ class LibraryChoice:
         Raises
         ------
         HostError
-            If a named library, or cuDNN for TF32, is missing or does not fit.
+            If a named library, or cuDNN for TF32, is missing or does not fit, or none is faster in
+            the data type.
         """
         found = []
         for library in self.of_target:
@@ -93,7 +104,23 @@ class LibraryChoice:
                 if self.names is not None or self.tf32:
                     raise
                 _tell_once(f"only TVM's kernels compute, slower than they could: {error}")
+        if self.dtype != FLOAT32:
+            self._require_speed(found)
         return tuple(found)
+
+    def _require_speed(self, found: Sequence[OperatorLibrary]) -> None:
+        """Refuse libraries that are not faster in the data type than in float32."""
+        if not found:
+            raise HostError(
+                f"precision is {self.dtype!r}, in which only oneDNN computes, and it is not "
+                f"installed: run {install_command('onednn')}, or leave out precision"
+            )
+        if not any(each.speeds_up(self.dtype) for each in found):
+            titles = " and ".join(each.name.title for each in found)
+            raise HostError(
+                f"precision is {self.dtype!r}, but this processor has no arithmetic for it, so "
+                f"{titles} would be slower than in float32; leave out precision"
+            )
 
     @property
     def _kind(self) -> str:

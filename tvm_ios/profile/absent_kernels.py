@@ -12,7 +12,7 @@ from tvm import relay
 
 from tvm_ios.core.graph import Operator
 from tvm_ios.cost.kernel_bound import can_win, least_ns, share_of_peak
-from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.relay.functions.library_calls import library_calls
@@ -21,7 +21,7 @@ from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.record_listeners import may_have_records
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["absent_kernels"]
+__all__ = ["absent_kernels", "library_ns"]
 
 
 def absent_kernels(
@@ -35,20 +35,17 @@ def absent_kernels(
     if may_have_records() or not call.device.traits.idle_lanes_help:
         return frozenset()
     extraction = prepared.extraction
-    with call.open() as session:
-        times_ns = _library_ns(extraction.calls, libraries, session, call)
+    times_ns = library_ns(extraction.calls, libraries, call)
     rows = zip(extraction.calls, extraction.graph.operators, times_ns, strict=True)
     needed: set[str] = set()
     absent: set[str] = set()
-    for each, operator, library_ns in rows:
-        loses = library_ns is not None and not _can_win(each, operator, library_ns, call.device)
+    for each, operator, call_ns in rows:
+        loses = call_ns is not None and not _can_win(each, operator, call_ns, call.device)
         (absent if loses else needed).add(digest_of_call(each))
     return frozenset(absent - needed)
 
 
-def _can_win(
-    call: relay.Call, operator: Operator, library_ns: int, device: MeasuringDevice
-) -> bool:
+def _can_win(call: relay.Call, operator: Operator, call_ns: int, device: MeasuringDevice) -> bool:
     function = describe_function(call.op)
     assert function is not None, "a library computes it"
     kernel_ns = least_ns(
@@ -57,24 +54,22 @@ def _can_win(
         device.speeds,
         lanes=device.require_lanes(None),  # libraries time their calls on all of them
     )
-    return can_win(kernel_ns, library_ns)
+    return can_win(kernel_ns, call_ns)
 
 
-def _library_ns(
-    calls: Sequence[relay.Call],
-    libraries: Iterable[OperatorLibrary],
-    session: MeasuringSession,
-    call: MeasuringCall,
+def library_ns(
+    calls: Sequence[relay.Call], libraries: Iterable[OperatorLibrary], call: MeasuringCall
 ) -> list[int | None]:
     """Nanoseconds of the fastest library's call for each operator; None where there is none."""
     found: list[int | None] = [None] * len(calls)
-    for library in libraries:
-        opened = session.libraries(call.database).open(library)
-        able = {n: each for n, each in enumerate(library_calls(calls, library)) if each}
-        complete = opened.complete(each.descriptor for each in able.values())
-        for index, each in able.items():
-            made = complete[each.descriptor]
-            time_ns = None if made is None else opened.found_ns(made)
-            if time_ns is not None:
-                found[index] = min(time_ns, found[index] or time_ns)
+    with call.open() as session:
+        for library in libraries:
+            opened = session.libraries(call.database).open(library)
+            able = {n: each for n, each in enumerate(library_calls(calls, library)) if each}
+            complete = opened.complete(each.descriptor for each in able.values())
+            for index, each in able.items():
+                made = complete[each.descriptor]
+                time_ns = None if made is None else opened.found_ns(made)
+                if time_ns is not None:
+                    found[index] = min(time_ns, found[index] or time_ns)
     return found

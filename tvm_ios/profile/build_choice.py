@@ -17,6 +17,7 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import ImageForm
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.protocol import MeasuringSession
@@ -34,7 +35,8 @@ from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.prepare import PreparedModule, prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.libraries.known import LIBRARIES
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -42,6 +44,7 @@ from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 __all__ = [
     "build_for_schedule",
     "choose_build",
+    "in_precision",
     "known_forms",
     "with_libraries",
     "without_search",
@@ -96,7 +99,10 @@ def build_for_schedule(
     target: Any,
     schedule: InterOpSchedule | None,
 ) -> BuiltModel:
-    """Build of a model in the form that a schedule was found for; unchanged without a schedule."""
+    """Build of a model in the form and precision that a schedule was found for.
+
+    Unchanged without a schedule, and where it is of another model.
+    """
     chosen_target = resolve_target(target if target is not None else host_target())
     require_known_target(chosen_target)
     as_it_is = BuildCandidate(mod=mod, params=params)
@@ -104,10 +110,26 @@ def build_for_schedule(
     if schedule is None:
         return build_prepared(plain)
     for candidate in known_forms(as_it_is, chosen_target, schedule.form):
-        prepared = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
+        exact = plain if candidate is as_it_is else prepare(candidate.mod, None, chosen_target)
+        prepared = in_precision(exact, schedule.low)
+        if prepared is None:
+            continue
         if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
             return replace(build_prepared(prepared), form=candidate.form)
     return build_prepared(plain)
+
+
+def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule | None:
+    """Prepared module of float32 with the values in bfloat16 that a schedule says.
+
+    The same without any; None where its operators are others, so that these values cannot be.
+    """
+    if low is None:
+        return prepared
+    possible = low_precision_of(prepared.extraction)
+    if not {*low.results} <= {*possible.results} or not {*low.weights} <= {*possible.weights}:
+        return None
+    return with_low_precision(prepared, low)
 
 
 def known_forms(
@@ -206,7 +228,12 @@ def choose_build(
         notes += [f"{name}: {priced[name]:.3f} by prices of operators, too" for name in agreed]
     best = comparison.fastest(winners) if winners else fastest[base]
     kept = next(name for name, run in fastest.items() if run == best)
-    return BuildChoice(kept=kept, notes=tuple(notes), certain=comparison.is_settled)
+    return BuildChoice(
+        kept=kept,
+        notes=tuple(notes),
+        certain=comparison.is_settled,
+        speedups={name: found.ratio for name, found in speedups.items()},
+    )
 
 
 def _runs(

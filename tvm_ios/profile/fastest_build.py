@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.core.low_precision import FLOAT32, Precision
+from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import ModelError, OptionError, OutOfTimeError
@@ -23,6 +26,7 @@ from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.precision.low_build import LowBuild, faster_in_bfloat16
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule, heavy_operators, prepare
@@ -43,6 +47,8 @@ class ChosenBuild:
     candidate: BuildCandidate
     built: BuiltModel
     notes: tuple[str, ...] = ()
+    precision: PrecisionOutcome | None = None
+    """Outcome of the choice between float32 and bfloat16; None where nobody asked for that."""
 
 
 def build_fastest(
@@ -56,6 +62,8 @@ def build_fastest(
     libraries: tuple[OperatorLibrary, ...] = (),
     records: Records | None = None,
     all_kernels: bool = True,
+    precision: Precision | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
 ) -> ChosenBuild:
     """Build of a model, in its changed form where a race shows that to be faster.
 
@@ -75,6 +83,10 @@ def build_fastest(
         layout only; the returned build has none of them.
     all_kernels
         False leaves out kernels that cannot beat a library's call.
+    precision
+        Arithmetic that may be used after all changes; float32 where omitted.
+    inputs
+        Inputs that the error of bfloat16 is checked on; made-up ones where omitted.
     """
     resolved = resolve_target(target if target is not None else host_target())
     subject = f"{model_digest(mod, params)}.{FORMS}" if changes else ""
@@ -93,12 +105,18 @@ def build_fastest(
     for change in changes:
         best.try_change(change, records if change.raced_with_records else None)
     built = best.built or best.first_build()
+    outcome = None
+    if precision is not None and precision.is_low:
+        found = best.in_low_precision(built, precision, inputs)
+        built, outcome = found.built, found.outcome
+        best.notes += found.notes
     if subject:
         choices.note(kernels)
     return ChosenBuild(
         candidate=best.candidate,
         built=built,
         notes=(*best.notes, *best.candidate.changes),
+        precision=outcome,
     )
 
 
@@ -173,11 +191,42 @@ class _BestSoFar:
     ) -> BuiltModel:
         """Build of a form, with the records in force."""
         call = self.call
-        with call.stage(phase, call.to_prepare()):
-            with cached_libinfo():
-                prepared = prepare(candidate.checked, candidate.params, self.target)
-                require_known_target(prepared.target)
-            if self.all_kernels or not self.libraries:
+        with call.stage(phase, call.to_prepare()), cached_libinfo():
+            prepared = prepare(candidate.checked, candidate.params, self.target)
+            require_known_target(prepared.target)
+        return self._with_kernels(phase, prepared, candidate, like)
+
+    def in_low_precision(
+        self, built: BuiltModel, precision: Precision, inputs: Mapping[str, np.ndarray] | None
+    ) -> LowBuild:
+        """Faster of a build and the same in bfloat16; the one given if there is no time."""
+        call = self.call
+
+        def make(prepared: PreparedModule) -> BuiltModel:
+            return self._with_kernels("build bfloat16", prepared, self.candidate, built)
+
+        try:
+            if call.budget.allows(call.clock.phase_s.get("build", 0.0)):
+                found = faster_in_bfloat16(built, precision, call, make, inputs)
+                if found.built is not built:
+                    answer_with(found.built, call)
+                return found
+            call.budget.cut("a build in bfloat16 was not tried")
+        except OutOfTimeError as error:
+            call.budget.cut(f"bfloat16 was not raced: {error}")
+        outcome = PrecisionOutcome(dtype=FLOAT32, reason="the time budget had no time for bfloat16")
+        return LowBuild(built=built, outcome=outcome)
+
+    def _with_kernels(
+        self,
+        phase: str,
+        prepared: PreparedModule,
+        candidate: BuildCandidate,
+        like: BuiltModel | None,
+    ) -> BuiltModel:
+        call = self.call
+        if self.all_kernels or not self.libraries:
+            with call.stage(phase, call.to_prepare()):
                 return self._built(prepared, candidate, like)
         with call.stage("price calls", call.to_profile) as granted:
             absent = absent_kernels(prepared, self.libraries, call.at(granted))

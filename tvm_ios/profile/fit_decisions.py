@@ -6,25 +6,34 @@ Comes after the first build and before the search: a file costs a build at most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.image_layouts import ImageForm
+from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo
 from tvm_ios.profile.build_candidates import BuildCandidate
-from tvm_ios.profile.build_choice import known_forms
+from tvm_ios.profile.build_choice import in_precision, known_forms
 from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relay.prepare import prepare
+from tvm_ios.profile.precision.low_build import outcome_of
+from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["DecisionFitting"]
+
+_Placed = tuple[BuiltModel, InterOpSchedule, PrecisionOutcome | None]
+"""Build, schedule of it, and its errors if it is in bfloat16 in another way than the call's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,10 @@ class DecisionFitting:
     call: MeasuringCall
     pad_channels: bool
     pad_merged_kernels: bool
+    precision: Precision = field(default_factory=Precision)
+    """Arithmetic that the call allows, and how far off results may be."""
+    inputs: Mapping[str, np.ndarray] | None = None
+    """Inputs that the error of bfloat16 is checked on; None for made-up ones."""
 
     def of(self, files: Mapping[str, Decisions]) -> GivenDecisions:
         """Schedules of all files that fit, with the records in force, and reasons of the others."""
@@ -52,7 +65,12 @@ class DecisionFitting:
     def _fitted(self, file: str, decisions: Decisions) -> GivenSchedule:
         if not bits_may_change() and any(each.is_merge for each in decisions.schedule.stages):
             raise ScheduleError("it merges convolutions, which exact=True leaves out")
-        built, schedule = self._placed(decisions)
+        if decisions.schedule.low is not None and not self.precision.is_low:
+            raise ScheduleError(
+                "its values are bfloat16, and this call's are float32, which is more exact; give "
+                "precision='bfloat16' (--precision bfloat16) to have it race"
+            )
+        built, schedule, outcome = self._placed(decisions)
         here = self._libraries
         rows = tuple(row for row in schedule.libraries or () if row.library in here)
         schedule = replace(schedule, libraries=rows if here else None)
@@ -64,10 +82,15 @@ class DecisionFitting:
             f"{title} computes {count} operators there and none here, TVM's kernels do"
             for title, count in self._missing(decisions).items()
         ]
-        return GivenSchedule(file=file, built=built, schedule=schedule, told="; ".join(told))
+        return GivenSchedule(
+            file=file, built=built, schedule=schedule, told="; ".join(told), precision=outcome
+        )
 
-    def _placed(self, decisions: Decisions) -> tuple[BuiltModel, InterOpSchedule]:
-        """Build to race in, of the form that was decided on where it can be had, and schedule."""
+    def _placed(self, decisions: Decisions) -> _Placed:
+        """Build to race in, of the form that was decided on where it can be had, and schedule.
+
+        In the form of here, what is bfloat16 is so as it was chosen and checked here.
+        """
         here = decisions.on(self.built.graph)
         if here is None or decisions.schedule.form != self.built.form:
             elsewhere = self._in_their_form(decisions)
@@ -78,9 +101,9 @@ class DecisionFitting:
                 f"its model has another structure ({len(decisions.schedule.operator_names)} "
                 f"operators there, {len(self.built.graph)} here); give decisions of this model"
             )
-        return self.built, here
+        return self.built, here, None
 
-    def _in_their_form(self, decisions: Decisions) -> tuple[BuiltModel, InterOpSchedule] | None:
+    def _in_their_form(self, decisions: Decisions) -> _Placed | None:
         """Build in the form of decisions, and schedule; None where it may not be, or does not fit.
 
         TVM's kernels are far slower in a layout that a library likes, so a form is not built for a
@@ -93,16 +116,36 @@ class DecisionFitting:
             return None
         target, form = self.built.prepared.target, decisions.schedule.form
         forms = known_forms(self.model, target, form, pad_channels=self.pad_channels)
-        need = self.call.to_prepare()
-        with self.call.stage("build given decisions", need), cached_libinfo():
+        with self.call.stage("build given decisions", self.call.to_prepare()), cached_libinfo():
             for candidate in (each for each in forms if each.form == form):
-                prepared = prepare(candidate.checked, candidate.params, target)
-                graph = OperatorGraph(self.built.name, prepared.extraction.graph.operators)
-                schedule = decisions.on(graph)
-                if schedule is not None:
-                    built = build_prepared(prepared, name=graph.name, like=self.built)
-                    return replace(built, libraries=self.built.libraries, form=form), schedule
-        return None
+                exact = prepare(candidate.checked, candidate.params, target)
+                schedule = decisions.on(self._graph(exact))
+                made = None if schedule is None else in_precision(exact, schedule.low)
+                schedule = None if made is None else decisions.on(self._graph(made))
+                if made is not None and schedule is not None:
+                    built = self._built(made, form)
+                    plain = built if made is exact else self._built(exact, form)
+                    break
+            else:
+                return None
+        return built, schedule, None if plain is built else self._checked(plain, built)
+
+    def _graph(self, prepared: PreparedModule) -> OperatorGraph:
+        return OperatorGraph(self.built.name, prepared.extraction.graph.operators)
+
+    def _built(self, prepared: PreparedModule, form: ImageForm | None) -> BuiltModel:
+        built = build_prepared(prepared, name=self.built.name, like=self.built)
+        return replace(built, libraries=self.built.libraries, form=form)
+
+    def _checked(self, exact: BuiltModel, built: BuiltModel) -> PrecisionOutcome:
+        """Errors of a build in bfloat16, which must be within the bound."""
+        found = outcome_of(exact, built, self.call, self.inputs)
+        if not found.is_within(self.precision.max_relative_error):
+            raise ScheduleError(
+                "in their form its error is above the bound of "
+                f"{self.precision.max_relative_error:g}: {found.details()[0]}"
+            )
+        return found
 
     @property
     def _libraries(self) -> set[str]:

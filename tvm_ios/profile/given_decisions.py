@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison
@@ -32,6 +33,8 @@ class GivenSchedule:
     schedule: InterOpSchedule
     told: str
     """Line on the place where it was made, and on what is not as it was there."""
+    precision: PrecisionOutcome | None = None
+    """Errors of a build in bfloat16 of its own; None where the build is the call's, or exact."""
 
     def is_of(self, racer: Racer) -> bool:
         """True if a contestant runs the same in the same build."""
