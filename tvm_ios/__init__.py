@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tvm_ios.compile.model import CompiledModel
     from tvm_ios.core.conversion import Conversion
+    from tvm_ios.core.low_precision import Precision
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
     from tvm_ios.driver.chain.simple_tvm import SimpleTVM
@@ -44,6 +45,7 @@ __all__ = [
     "MeasureOptions",
     "ModeOptions",
     "MultiStreamGraphModule",
+    "Precision",
     "SearchOptions",
     "SimpleTVM",
     "Stage",
@@ -71,6 +73,7 @@ _HOMES = {
     "MeasureOptions": "tvm_ios.measure.sampling",
     "ModeOptions": "tvm_ios.measure.machine_mode",
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
+    "Precision": "tvm_ios.core.low_precision",
     "SearchOptions": "tvm_ios.search.options",
     "SimpleTVM": "tvm_ios.driver.chain.simple_tvm",
     "Stage": "tvm_ios.core.schedule",

@@ -15,7 +15,7 @@ import tvm
 import tvm_ios
 from tests.onnx.cut_models import ENDS
 from tests.onnx_models import write_two_ways
-from tvm_ios import Conversion
+from tvm_ios import Conversion, Precision
 from tvm_ios.cli import tune as verb
 from tvm_ios.cli.main import main
 from tvm_ios.driver.config import TuneConfig
@@ -98,6 +98,27 @@ def test_layout_and_types_are_flags_and_keys_as_in_tvmc(tmp_path):
     )
     with pytest.raises(SystemExit):
         parsed("--desired-layout", "CHWN")
+
+
+def test_precision_is_a_flag_and_a_table(tmp_path):
+    path = tmp_path / "low.toml"
+    path.write_text('[precision]\ndtype = "bfloat16"\nmax_relative_error = 0.01\n')
+    assert parsed().options.precision == Precision()
+    low = Precision(dtype="bfloat16", max_relative_error=0.01)
+    assert parsed("--config", path).options.precision == low
+    flags = ("--precision", "bfloat16", "--max-relative-error", 0.01)
+    assert parsed(*flags).options.precision == low
+    assert not parsed("--config", path, "--precision", "float32").options.precision.is_low
+    with pytest.raises(OptionError, match="max_relative_error is 0.2, but everything is"):
+        parsed("--max-relative-error", 0.2)
+    with pytest.raises(OptionError, match="precision is 'bfloat16', but exact=True"):
+        parsed("--config", path, "--exact")
+
+
+def test_inputs_that_cannot_be_read_end_the_call_at_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert tune("squeezenet", "--precision", "bfloat16", "--inputs", "no.npz") == 2
+    assert "cannot read the inputs no.npz" in capsys.readouterr().err
 
 
 def test_operator_libraries_are_a_flag_and_a_key(tmp_path):

@@ -78,6 +78,8 @@ repeat = 3
 rounds = 9
 [conversion]
 desired_layout = "NHWC"
+[precision]
+dtype = "float32"
 [build]
 libraries = ["cudnn"]
 [tuning]

@@ -43,6 +43,13 @@ def test_a_model_is_enough(tmp_path):
     assert order.work == TuneWork()
 
 
+def test_a_job_may_be_in_bfloat16(tmp_path):
+    (order,) = read(tmp_path, f'{JOB}precision = {{dtype = "bfloat16"}}\n').orders
+    assert order.work.config == {"precision": {"dtype": "bfloat16"}}
+    with pytest.raises(JobError, match=r"precision is 'int8'"):
+        read(tmp_path, f'{JOB}precision = {{dtype = "int8"}}\n')
+
+
 def test_all_that_a_file_may_say(tmp_path):
     for name in ("net.json", "net.params"):
         (tmp_path / name).write_text("{}")

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
 
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.passes.partition_stages import PartitionStages
 from tvm_ios.passes.prepare_module import PrepareModule
@@ -36,6 +39,14 @@ def test_a_module_that_is_not_prepared_is_refused(case):
 def test_what_is_no_schedule_is_refused_where_the_pass_is_made():
     with pytest.raises(OptionError, match=r"schedule is 'greedy\.json'; give an InterOpSchedule"):
         PartitionStages(schedule="greedy.json")
+
+
+def test_values_in_bfloat16_are_refused_where_the_pass_is_made(case):
+    module, params = case.network()
+    graph = extract(PrepareModule(target=case.target, params=params)(module)).graph
+    low = replace(sequential_schedule(graph), low=LowPrecision(results=(), weights=(0,)))
+    with pytest.raises(OptionError, match="values in bfloat16.*; give compile_schedule"):
+        PartitionStages(schedule=low)
 
 
 def test_a_schedule_for_another_graph_is_refused(case):

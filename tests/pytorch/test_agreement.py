@@ -47,3 +47,11 @@ def test_a_whole_number_next_to_a_limit_may_differ_and_many_may_not():
     assert disagreement([WHOLE.clamp(max=198)], [WHOLE]) is None
     assert disagreement([WHOLE.clamp(max=100)], [WHOLE]) == "99 of 200 values of output 0 differ"
     assert disagreement([torch.tensor(1)], [torch.tensor(2)]) is not None
+
+
+def test_a_larger_error_that_is_allowed_is_none():
+    wanted = torch.tensor([100.0, 1.0])
+    found = wanted + torch.tensor([2.5, 0.0])
+    assert disagreement([found], [wanted]) is not None
+    assert disagreement([found], [wanted], max_relative_error=0.02) is None
+    assert disagreement([found + 2], [wanted], max_relative_error=0.02) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_ios import Precision
 from tvm_ios.errors import OptionError
 from tvm_ios.pytorch.options import BackendOptions
 
@@ -36,3 +37,16 @@ def test_who_wants_equal_bits_waits_and_other_values_are_refused():
     assert BackendOptions.of({}).waits(deterministic=True)
     with pytest.raises(OptionError, match="wait is 'no'; give True, False or None"):
         BackendOptions.of({"wait": "no"})
+
+
+def test_precision_goes_over_the_options():
+    low = BackendOptions.of({"precision": "bfloat16", "max_relative_error": 0.01})
+    assert low.chosen.precision == Precision(dtype="bfloat16", max_relative_error=0.01)
+    assert low.call(None, None).options == low.chosen
+    assert not low.waits()
+    for given, message in (
+        ({"precision": "half"}, "precision is 'half'"),
+        ({"max_relative_error": 0.01}, "everything is computed in float32"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            BackendOptions.of(given)

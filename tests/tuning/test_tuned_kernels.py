@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,20 +11,24 @@ import tvm
 from tvm import auto_scheduler, autotvm
 
 import tvm_ios
+from tests.bfloat16 import needs_bfloat16
 from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, DeviceOptions, TuneOptions, TuningOptions
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.measure.comparison import Outcome
+from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
 from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.profile import build_choice
 from tvm_ios.profile.race import Choice
 from tvm_ios.relay.context import applied_records_digest
-from tvm_ios.relay.prepare import converted_model
+from tvm_ios.relay.prepare import converted_model, prepare, with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.tuning import tuned_kernels
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.tuned_kernels import TuningRequest
@@ -310,3 +315,55 @@ def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatc
     assert len(raced) == 1
     assert any(note.startswith("raced (raced on 2") for note in again.notes)
     assert any("laid out as NCHW" in note for note in again.notes) == (kept == "NCHW")
+
+
+@pytest.mark.slow(3)
+def test_tuned_kernels_are_in_bfloat16_where_operators_are_the_same(fork, log):
+    exact = prepare(*fork, TARGET)
+    low = low_precision_of(exact.extraction)
+    untuned = build_prepared(with_low_precision(exact, low))
+    for records in (nullcontext(), autotvm.apply_history_best(str(log))):
+        with records:
+            tuned = tuned_kernels._built_like(untuned, *fork)
+            alike = tuned_kernels._operators_of(prepare(*fork, TARGET).extraction.graph)
+        same = alike == tuned_kernels._operators_of(untuned.graph)
+        assert tuned.prepared.low == (low if same else None)
+    merged = tuned_kernels.merged_modules(tuned_kernels._in_float32(untuned, *fork))
+    assert [str(each) for each in merged] == [
+        str(each) for each in tuned_kernels.merged_modules(exact.extraction)
+    ]
+    assert all("bfloat16" not in str(each) for each in merged)
+    plain = tuned_kernels._built_like(untuned, *fork)
+    assert plain.graph.fingerprint() == untuned.graph.fingerprint()
+
+
+@pytest.mark.slow(1)
+def test_tuned_kernels_of_other_operators_are_in_float32(fork, branching):
+    other = prepare(*branching, TARGET)
+    low = low_precision_of(other.extraction)
+    untuned = build_prepared(with_low_precision(other, low))
+    assert tuned_kernels._built_like(untuned, *fork).prepared.low is None
+
+
+@pytest.mark.slow(5)
+@needs_bfloat16
+def test_a_call_with_records_keeps_bfloat16_or_says_so(fork, log, tmp_path, monkeypatch):
+    def race(models, **_options):
+        times = tuple(1e6 if "bfloat16" in name else 2e6 for name in models)
+        row = CompareRound(run_ns=times, ping_pong_ns=0.0, slow=False)
+        return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
+
+    monkeypatch.setattr(build_choice, "race", race)
+    model = tvm_ios.tune(
+        *fork,
+        TARGET,
+        lanes=1,
+        database=tmp_path / "prices.sqlite",
+        precision="bfloat16",
+        tuning_records=log,
+        options=TuneOptions(compare=BRIEF),
+    )
+    report = model.report()
+    assert report.story.precision.is_low == (model.schedule.low is not None)
+    told = any("compute in float32 alone" in note for note in report.notes)
+    assert told or model.schedule.low is not None

@@ -12,6 +12,7 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.file_model import file_model_digest
 from tvm_ios.driver.kept.store import Kept, KeptResults
+from tvm_ios.host.software import file_digest
 
 __all__ = ["KeptCommand"]
 
@@ -53,8 +54,9 @@ class KeptCommand:
 
 def _asked(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShapes) -> Asked | None:
     model = file_model_digest(arguments.model, arguments.params, shapes)
-    if model is None:
-        return None
+    given = arguments.inputs
+    if model is None or (given is not None and not given.is_file()):
+        return None  # who tunes it says why
     return Asked(
         model=model,
         target=arguments.target or "",
@@ -63,6 +65,7 @@ def _asked(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShape
         tuning_records=arguments.tuning_records,
         decisions=arguments.decisions,
         database=arguments.database or default_database_path(),
+        inputs="" if given is None else file_digest(given),
         beside_stock=arguments.report is not None,
         **config.arguments(),
     )

@@ -19,6 +19,7 @@ from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
+from tvm_ios.core.low_precision import PRECISIONS
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
@@ -43,6 +44,7 @@ __all__ = ["add_parser", "run"]
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
+    "precision": ("dtype", "max_relative_error"),
     "measure": ("wait_quiet_s",),
     "build": ("pad_channels", "race_forms", "all_kernels", "libraries", "tf32", "exact", "rest"),
     "device": ("rpc_tracker", "rpc_key"),
@@ -109,6 +111,28 @@ def add_parser(subparsers: Subparsers) -> None:
         help="time to look for a fast model: seconds, a minute or two, or up to an hour with tuned "
         "kernels; files and other flags go over what it sets "
         f"(default: {Effort.BALANCED.value})",
+    )
+    parser.add_argument(
+        "--precision",
+        dest="dtype",
+        choices=PRECISIONS,
+        help="bfloat16 computes in it what is faster so, on processors that have it (default: "
+        f"{DEFAULTS.precision.dtype})",
+    )
+    parser.add_argument(
+        "--max-relative-error",
+        type=float,
+        metavar="E",
+        help="largest difference of an output from float32, by its largest value (default: "
+        f"{DEFAULTS.precision.max_relative_error})",
+    )
+    parser.add_argument(
+        "-i",
+        "--inputs",
+        type=Path,
+        metavar="FILE",
+        help="check that error on these inputs: arrays by name, as numpy.savez writes them "
+        "(default: made-up ones)",
     )
     parser.add_argument(
         "--config",
@@ -183,13 +207,18 @@ def _tuned(
     budget: TimeBudget,
 ) -> CompiledModel:
     """Model that the command line names, tuned; models so far lie in the output meanwhile."""
-    onnx_file, told = None, False
+    onnx_file, told, inputs = None, False, None
+    if arguments.inputs is not None:
+        # Loads NumPy, which other verbs and equal calls do without.
+        from tvm_ios.driver.run_inputs import read_arrays  # noqa: PLC0415
+
+        inputs = read_arrays(arguments.inputs)
     if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(
             arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
         )
         told = tell_onnx_ceiling(onnx_file, arguments)
-    # Loads NumPy, which other verbs and equal calls do without.
+    # As above.
     from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 
     compile_code_ahead((arguments.target or "llvm").split()[0])
@@ -220,6 +249,7 @@ def _tuned(
             database=arguments.database,
             tuning_records=arguments.tuning_records,
             decisions=arguments.decisions,
+            inputs=inputs,
             progress=early,
             **config.arguments() | {"time_budget": budget},
         )

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.core.low_precision import Precision
 from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
 from tvm_ios.driver.effort import LEVELS, Effort
 from tvm_ios.errors import OptionError
@@ -53,6 +54,8 @@ class TuneOptions:
     """Options of races between whole networks."""
     conversion: Conversion = field(default_factory=Conversion)
     """Layout and data types that the model is changed to."""
+    precision: Precision = field(default_factory=Precision)
+    """Arithmetic that it may be computed in, and how far off results may be."""
     build: BuildOptions = field(default_factory=BuildOptions)
     """Choice of the kernels it is built with."""
     kernels: TuningOptions = field(default_factory=TuningOptions)
@@ -67,6 +70,23 @@ class TuneOptions:
             value, kind = getattr(self, each.name), each.default_factory
             if not isinstance(value, kind):  # type: ignore[arg-type]
                 raise OptionError(f"{each.name} is {value!r}; give {kind.__name__}(…)")  # type: ignore[union-attr]
+        if self.precision.is_low and (other := self.why_not_bfloat16()):
+            raise OptionError(
+                f"precision is {self.precision.dtype!r}, but {other}; leave out one of them"
+            )
+
+    def why_not_bfloat16(self) -> str:
+        """Words on an option with which values cannot be bfloat16; empty where there is none."""
+        build, conversion = self.build, self.conversion
+        if build.exact:
+            return "exact=True keeps the bits of float32"
+        if conversion.mixed_precision:
+            return "mixed_precision=True computes in float16"
+        if build.libraries == ():
+            return "libraries=() leaves out oneDNN, which computes in it"
+        if self.device.is_remote:
+            return "errors are checked on this machine alone, and rpc_tracker names another"
+        return ""
 
     @classmethod
     def of(cls, effort: Effort | str = Effort.BALANCED, **changes: Any) -> Self:
@@ -93,7 +113,8 @@ def with_changes(noun: Noun, changes: Mapping[str, Any]) -> Noun:
         return noun
     base: Any = noun
     require_known(changes, tuple(each.name for each in fields(base)), f"{type(noun).__name__} ")
-    change = base.changed if isinstance(noun, SearchOptions) else partial(replace, base)
+    changes_itself = isinstance(noun, SearchOptions | Precision)
+    change = base.changed if changes_itself else partial(replace, base)
     made: Noun = change(**changes)
     return made
 
@@ -108,10 +129,26 @@ def require_options(options: TuneOptions) -> None:
 
 
 def options_of_call(
-    effort: Effort | str | None, options: TuneOptions, tuning: str | None = None
+    effort: Effort | str | None,
+    options: TuneOptions,
+    tuning: str | None = None,
+    *,
+    precision: str | None = None,
+    max_relative_error: float | None = None,
 ) -> TuneOptions:
-    """Options of a call with an effort or with options; ``tuning`` goes over the effort's tuner."""
+    """Options of a call with an effort or with options; other arguments go over both.
+
+    A tuner goes over the effort's only: ``tune`` takes it beside options.
+    """
     require_options(options)
+    chosen = _of_effort(effort, options, tuning)
+    changed = chosen.precision.changed(precision, max_relative_error)
+    return chosen if changed == chosen.precision else replace(chosen, precision=changed)
+
+
+def _of_effort(
+    effort: Effort | str | None, options: TuneOptions, tuning: str | None
+) -> TuneOptions:
     if effort is None:
         return options
     level = TuneOptions.of(effort)

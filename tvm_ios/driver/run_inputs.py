@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tvm_ios.core.fused_function import TensorType
 from tvm_ios.errors import OptionError
 from tvm_ios.plan.data_type import numpy_dtype
-from tvm_ios.plan.plan import ExecutionPlan, Tensor
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.support.named_arrays import named_arrays
 
-__all__ = ["FillMode", "read_arrays", "run_inputs", "write_arrays"]
+__all__ = ["FillMode", "read_arrays", "require_fit", "run_inputs", "write_arrays"]
 
 
 class FillMode(Enum):
@@ -34,10 +35,10 @@ def run_inputs(
     fill: FillMode = FillMode.RANDOM,
 ) -> dict[str, np.ndarray]:
     """Value of each input that is named, of those that are given; None makes them up."""
-    tensors = {entry.name: plan.tensors[entry.tensor] for entry in plan.inputs}
+    tensors = {entry.name: plan.tensors[entry.tensor].type for entry in plan.inputs}
     wanted = {name: tensors[name] for name in names}
     if given is not None:
-        _require_fit(wanted, given)
+        require_fit(wanted, given)
         return {name: given[name] for name in names}
     if fill is FillMode.RANDOM:
         return sample_inputs(plan, set(tensors) - set(names))
@@ -48,7 +49,8 @@ def run_inputs(
     }
 
 
-def _require_fit(wanted: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
+def require_fit(wanted: Mapping[str, TensorType], given: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that are not the inputs of a model, each of its shape and type."""
     for name in (*given, *wanted):
         if name not in wanted:
             reason = f"there is no input {name!r}"

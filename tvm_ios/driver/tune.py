@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -25,6 +26,7 @@ from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.effort import Effort
+from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
@@ -101,6 +103,9 @@ def tune(
     lanes: int | None = None,
     database: ProfileDatabase | str | Path | None = None,
     decisions: DecisionFiles = None,
+    precision: str | None = None,
+    max_relative_error: float | None = None,
+    inputs: Mapping[str, Any] | None = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
 ) -> CompiledModel:
@@ -143,6 +148,14 @@ def tune(
         A file of another tuning of this model, or several: exported models, what ``tvm-ios
         decisions export`` wrote, or schedules in JSON. What they decide on is built and enters the
         last race; what does not fit is told in the report.
+    precision
+        ``"bfloat16"`` computes in it what is faster so, on processors that have it and with oneDNN;
+        ``"float32"`` does not. Where omitted, as ``options`` say.
+    max_relative_error
+        Largest error that bfloat16 may cause, 0.03 where nobody says: the largest absolute
+        difference of an output from float32, by the output's largest absolute value.
+    inputs
+        Arrays by name of the input, on which that error is checked; made-up ones where omitted.
     progress
         Called with a :class:`~tvm_ios.support.progress.Progress` now and then. Its ``model`` is
         each model that the call has before its end, from a first one in sequential order on.
@@ -166,7 +179,8 @@ def tune(
         If an option has a value nobody can honour.
     HostError
         If the target is a GPU and there is no driver, no GPU, or one that does not run its code; or
-        an operator library is named and missing.
+        an operator library is named and missing; or bfloat16 is asked for, and oneDNN or the
+        processor's arithmetic for it is missing.
     DatabaseError
         If the profile database cannot be read.
     KeyboardInterrupt
@@ -194,7 +208,14 @@ def tune(
             database=database,
             decisions=decisions,
             progress=progress,
-            options=options_of_call(effort, options, tuning),
+            inputs=arrays_of(inputs),
+            options=options_of_call(
+                effort,
+                options,
+                tuning,
+                precision=precision,
+                max_relative_error=max_relative_error,
+            ),
         )
     )
 
@@ -215,6 +236,8 @@ def tune_race(given: TuneCall) -> TuneRace:
     Errors are those of :func:`tune`.
     """
     require_options(given.options)
+    if given.inputs is not None:
+        _require_use(given.inputs, given)
     with exact_bits(given.options.build.exact):
         return _tune_race(given)
 
@@ -235,7 +258,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
     )
     resolved = None if target is None else resolve_target(target)
     compile_code_ahead("llvm" if resolved is None else resolved.kind.name)
-    choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)
+    choice = LibraryChoice(
+        target=resolved,
+        names=build.named_libraries,
+        tf32=build.tf32,
+        dtype=options.precision.dtype,
+    )
     device = measuring_device(target, options.device, gate)
     tunes = request is not None and request.backend is not None
     if tunes and conversion.mixed_precision and not device.traits.tunes_float16:
@@ -282,6 +310,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
         libraries=libraries,
         records=None if request is None else partial(request.ansor_records, resolve_target(target)),
         all_kernels=build.all_kernels or request is not None,
+        precision=options.precision,
+        inputs=given.inputs,
     )
     search = options.search.without_merges() if build.exact else options.search
     candidate = chosen.candidate
@@ -305,6 +335,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
                 call=call,
                 pad_channels=build.pad_channels,
                 pad_merged_kernels=search.pad_merged_kernels,
+                precision=options.precision,
+                inputs=given.inputs,
             )
             decided = fitting.of(files)
             main = schedule_build(built, session, call, search)
@@ -320,7 +352,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         evidence = evidence_of(raced, racers, session, call, curve)
     steps = TuneSteps(
         call=call,
-        conversion=conversion,
+        options=options,
         ceiling=ceiling,
         chosen=chosen,
         tuned=tuned,
@@ -330,6 +362,16 @@ def _tune_race(given: TuneCall) -> TuneRace:
         raced=raced,
     )
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
+
+
+def _require_use(inputs: Mapping[str, np.ndarray], given: TuneCall) -> None:
+    """Refuse inputs that nothing is checked on, or that are not the model's."""
+    if not given.options.precision.is_low:
+        raise OptionError(
+            "inputs are given, but only errors of bfloat16 are checked on them; give "
+            "precision='bfloat16' as well (--precision bfloat16), or leave them out"
+        )
+    require_inputs(inputs, given.mod, given.params)
 
 
 def _untuned_racers(

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.core.conversion import Conversion
+from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
+from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.given_decisions import GivenDecisions
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.artifact.evidence import Evidence
@@ -37,7 +40,7 @@ class TuneSteps:
     """Results of the steps of a call, in their order."""
 
     call: MeasuringCall
-    conversion: Conversion
+    options: TuneOptions
     ceiling: str
     """Line on what scheduling could gain at most."""
     chosen: ChosenBuild
@@ -76,7 +79,12 @@ class TuneSteps:
     ) -> TuneReport:
         tuned, database = self.tuned, self.call.database
         return TuneReport(
-            story=replace(model.story(), evidence=evidence, ceiling=self.ceiling),
+            story=replace(
+                model.story(),
+                evidence=evidence,
+                ceiling=self.ceiling,
+                precision=self._precision(model, Contestant(evidence.kept)),
+            ),
             arena_bytes=model.plan.arena_bytes,
             records=records,
             coverage=self.main.built.extraction.coverage.as_text(),
@@ -89,8 +97,32 @@ class TuneSteps:
             notes=self._notes(),
         )
 
+    def _precision(self, model: CompiledModel, who: Contestant) -> PrecisionOutcome | None:
+        """Outcome of a wish for bfloat16, or what that promises; None where it promises nothing."""
+        outcome = self.chosen.precision
+        if outcome is None:
+            return self._promise()
+        given = self.decided.schedules.get(who)
+        if given is not None and given.precision is not None:
+            return given.precision
+        if outcome.is_low and model.schedule.low is None:
+            return outcome.as_float32("a contestant in float32 won the last race")
+        return outcome
+
+    def _promise(self) -> PrecisionOutcome | None:
+        built, prices = self.main.built, self.main.prices
+        if prices is None or self.options.why_not_bfloat16():
+            return None
+        if not any(each.speeds_up(BFLOAT16) for each in built.libraries):
+            return None
+        products = low_precision_of(built.extraction).weights
+        product_ns = sum(prices.alone_ns[index] for index in products)
+        promised = promised_speedup(product_ns, sum(prices.alone_ns))
+        return None if promised is None else PrecisionOutcome(dtype=FLOAT32, promised=promised)
+
     def _notes(self) -> tuple[str, ...]:
-        converted = self.conversion.as_text() if self.conversion.changes else ""
+        conversion = self.options.conversion
+        converted = conversion.as_text() if conversion.changes else ""
         return (
             *self.main.built.prepared.notes,
             *([f"the model was converted: {converted}"] if converted else []),

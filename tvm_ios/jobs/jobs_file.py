@@ -30,7 +30,10 @@ from tvm_ios.support.toml_tables import read_toml
 
 __all__ = ["JobsFile", "read_jobs_file", "read_orders_file"]
 
-_CONFIG_KEYS = (*TOP_KEYS, "search", "measure", "compare", "conversion", "build", "tuning")
+_CONFIG_KEYS = (
+    *TOP_KEYS,
+    *("search", "measure", "compare", "conversion", "precision", "build", "tuning"),
+)
 _JOB_KEYS: Mapping[str, Any] = {
     "name": str,
     "model": str,

@@ -27,7 +27,7 @@ class PartitionStages:
     Raises
     ------
     OptionError
-        If ``schedule`` is no schedule; raised where the pass is made.
+        If ``schedule`` is no schedule, or has values in bfloat16; raised where the pass is made.
     """
 
     schedule: InterOpSchedule
@@ -38,6 +38,11 @@ class PartitionStages:
             raise OptionError(
                 f"schedule is {self.schedule!r}; give an InterOpSchedule, such as "
                 "InterOpSchedule.from_json makes of a file's text"
+            )
+        if self.schedule.low is not None:
+            raise OptionError(
+                "the schedule has values in bfloat16, which a module of PrepareModule has not, nor "
+                "can TVM compile them by itself; give compile_schedule the module and the schedule"
             )
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:

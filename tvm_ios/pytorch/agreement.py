@@ -23,15 +23,17 @@ def disagreement(
     found: Sequence[torch.Tensor],
     wanted: Sequence[torch.Tensor],
     inputs: Sequence[Any] = (),
+    *,
+    max_relative_error: float = 0.0,
 ) -> str | None:
-    """Text on how results differ beyond rounding; None where they do not."""
+    """Text on how results differ beyond rounding, or beyond a larger error; None if they do not."""
     given = (each for each in inputs if isinstance(each, torch.Tensor))
     largest_input = max([1.0, *(_largest(each) for each in given if each.is_floating_point())])
     for place, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
         if not theirs.is_floating_point():
             is_odd, allowed = ours != theirs, _ODD * theirs.numel()
         else:
-            rtol = _TOLERANCES.get(theirs.dtype, 0.1)
+            rtol = max(_TOLERANCES.get(theirs.dtype, 0.1), max_relative_error)
             noise = _UNITS * torch.finfo(theirs.dtype).eps * largest_input
             is_odd = ~torch.isclose(
                 ours.double(),

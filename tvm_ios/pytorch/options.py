@@ -24,8 +24,8 @@ class BackendOptions:
     Raises
     ------
     OptionError
-        If the target is a GPU: tensors are used in place, in the memory of the CPU; or there are
-        an effort and options.
+        If the target is a GPU: tensors are used in place, in the memory of the CPU; there are an
+        effort and options, or options that exclude each other.
     ModelError
         If TVM does not know the target.
     """
@@ -38,6 +38,8 @@ class BackendOptions:
     """Time budget in seconds of each graph that is compiled."""
     lanes: int | None = None
     database: str | Path | None = None
+    precision: str | None = None
+    max_relative_error: float | None = None
     options: TuneOptions = DEFAULTS
     wait: bool | None = None
     """True waits for the finished model, False runs the first one until it is there. Where omitted,
@@ -45,7 +47,12 @@ class BackendOptions:
     so do calls that are to be deterministic, since results may change in their last bits."""
 
     def __post_init__(self) -> None:
-        options_of_call(self.effort, self.options)
+        options_of_call(
+            self.effort,
+            self.options,
+            precision=self.precision,
+            max_relative_error=self.max_relative_error,
+        )
         if not isinstance(self.wait, bool | None):
             raise OptionError(f"wait is {self.wait!r}; give True, False or None")
         if self.target is not None and is_gpu_target(resolve_target(self.target)):
@@ -63,7 +70,7 @@ class BackendOptions:
         if self.wait is not None:
             return self.wait
         effort = None if self.effort is None else Effort.of(self.effort)
-        tuner = self._chosen.kernels.backend_for(self.tuning)
+        tuner = self.chosen.kernels.backend_for(self.tuning)
         limited = self.time_budget is not None or effort is Effort.THOROUGH or tuner is not None
         return limited or deterministic
 
@@ -78,12 +85,19 @@ class BackendOptions:
             time_budget=budget_of_call(self.time_budget),
             lanes=self.lanes,
             database=self.database,
-            options=self._chosen,
+            options=self.chosen,
         )
 
     @property
-    def _chosen(self) -> TuneOptions:
-        return options_of_call(self.effort, self.options, self.tuning)
+    def chosen(self) -> TuneOptions:
+        """Options that effort, options and what goes over them make."""
+        return options_of_call(
+            self.effort,
+            self.options,
+            self.tuning,
+            precision=self.precision,
+            max_relative_error=self.max_relative_error,
+        )
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:

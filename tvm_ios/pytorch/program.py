@@ -250,8 +250,14 @@ def _compiled_part(
         part = CompiledPart(model, names, result)
         with torch.no_grad():
             found = pytree.tree_leaves(part(*given))
-        if difference := disagreement(found, pytree.tree_leaves(result), pytree.tree_leaves(given)):
-            raise ModelError(f"compiled, it computes something else than torch: {difference}")
+        wanted, inputs = pytree.tree_leaves(result), pytree.tree_leaves(given)
+        low = model.schedule.low is not None
+        bound = options.chosen.precision.max_relative_error if low else 0.0
+        if difference := disagreement(found, wanted, inputs, max_relative_error=bound):
+            allowed = f" in bfloat16 by more than max_relative_error={bound:g}" if low else ""
+            raise ModelError(
+                f"compiled, it computes something else than torch: {difference}{allowed}"
+            )
         return part
 
     if options.waits(deterministic=torch.are_deterministic_algorithms_enabled()):

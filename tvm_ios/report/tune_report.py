@@ -140,10 +140,11 @@ class TuneReport:
 
     def _result(self) -> tuple[str, ...]:
         """Lines on the kept schedule: its reason, kernels and stages."""
-        slowest = bottleneck(self.story)
+        slowest, precision = bottleneck(self.story), self.story.precision
         return (
             f"kept {self.kept.value}: {self.reason}",
             *self.given,
+            *(() if precision is None else (precision.as_text(), *precision.details())),
             *([self.story.rest] if self.story.rest else []),
             *([self.remembered] if self.remembered else []),
             *([f"bottleneck: {slowest}"] if slowest else []),

@@ -17,14 +17,18 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
-from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.host import cached_libinfo
+from tvm_ios.profile.build_choice import choose_build, in_precision, with_libraries
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
+from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.merge import merge_stage_module
+from tvm_ios.relay.prepare import prepare
 from tvm_ios.report.records_in_force import RecordFormat, RecordsInForce
 from tvm_ios.runtime.artifact.evidence import CurvePoint
 from tvm_ios.support.exact_bits import bits_may_change
@@ -184,7 +188,9 @@ def tuned_kernels(
     if request.backend is not None:
         with call.clock.phase("tune"):
             with call.gate.stage(call.to_prepare("merges")):
-                merged = merged_modules(untuned, pad_kernels=request.pad_merged_kernels)
+                merged = merged_modules(
+                    _in_float32(untuned, mod, params), pad_kernels=request.pad_merged_kernels
+                )
             backend = _BACKENDS[request.backend](
                 extra_modules=merged, device=request.device, gate=call.gate
             )
@@ -209,12 +215,17 @@ def tuned_kernels(
 
     def build(name: str) -> None:
         with call.stage("build tuned", call.to_prepare()), variants[name]():
-            built = build_model(mod, params, target, name=untuned.name)
-        builds[name] = replace(built, libraries=untuned.libraries, form=untuned.form)
+            builds[name] = _built_like(untuned, mod, params)
+        if builds[name].prepared.low is None and untuned.prepared.low is not None:
+            notes.append(
+                f"kernels tuned by {name} compute in float32 alone: with their records the model "
+                "has other operators than in bfloat16"
+            )
 
     choices = call.choices(target)
+    low = "" if untuned.prepared.low is None else f" in {untuned.graph.fingerprint()}"
     question = with_libraries(
-        f"records of {model_digest(mod, params)}: {_digest_of(logs)}", untuned.libraries
+        f"records of {model_digest(mod, params)}{low}: {_digest_of(logs)}", untuned.libraries
     )
     choice = choices.known(question)
     if choice is None or choice.kept not in (UNTUNED, *variants, FASTER_ONLY):
@@ -262,6 +273,25 @@ def tuned_kernels(
             records=records if told == best else records.not_used(),
             curve=() if outcome is None else _curve_of(outcome, logs, target),
         )
+
+
+def _built_like(
+    untuned: BuiltModel, mod: tvm.IRModule, params: Mapping[str, Any] | None
+) -> BuiltModel:
+    """Build with the records in force; in bfloat16 as the untuned one, if operators are the same.
+
+    Kernels that read and write bfloat16 compute in float32, so records are for them as well.
+    """
+    with cached_libinfo():
+        prepared = prepare(mod, params, untuned.prepared.target)
+        if _operators_of(prepared.extraction.graph) == _operators_of(untuned.graph):
+            prepared = in_precision(prepared, untuned.prepared.low) or prepared
+        built = build_prepared(prepared, name=untuned.name)
+    return replace(built, libraries=untuned.libraries, form=untuned.form)
+
+
+def _operators_of(graph: OperatorGraph) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.kind, each.predecessors) for each in graph.operators]
 
 
 def _faster_of(builds: Mapping[str, BuiltModel], call: MeasuringCall) -> BuildChoice:
@@ -327,7 +357,16 @@ def _within(options: TuningOptions, budget: TimeBudget) -> TuningOptions:
     return replace(options, time_budget_s=spare_s if given_s is None else min(given_s, spare_s))
 
 
-def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
+def _in_float32(
+    untuned: BuiltModel, mod: tvm.IRModule, params: Mapping[str, Any] | None
+) -> Extraction:
+    """Operators as kernels compute them: tuners cannot compile bfloat16."""
+    if untuned.prepared.low is None:
+        return untuned.extraction
+    return prepare(mod, params, untuned.prepared.target).extraction
+
+
+def merged_modules(extraction: Extraction, *, pad_kernels: bool = True) -> tuple[tvm.IRModule, ...]:
     """Widest merges of convolutions that read one tensor; each needs a kernel of its own.
 
     There are none where bits are to be exact.
@@ -335,7 +374,7 @@ def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.
     if not bits_may_change():
         return ()
     by_operand: dict[str, list[int]] = {}
-    operators = built.graph.operators
+    operators = extraction.graph.operators
     for index, operator in enumerate(operators):
         if operator.convolution is not None and operator.convolution.plain_operand:
             by_operand.setdefault(operator.convolution.operand, []).append(index)
@@ -351,7 +390,7 @@ def merged_modules(built: BuiltModel, *, pad_kernels: bool = True) -> tuple[tvm.
             left = [index for index in left if index not in members]
             key = tuple(operators[member].workload for member in members)
             if len(members) > 1 and key not in modules:
-                modules[key] = merge_stage_module(built.extraction, tuple(members))
+                modules[key] = merge_stage_module(extraction, tuple(members))
     return tuple(modules.values())
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.driver.kept.conftest import export
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.core.low_precision import Precision
 from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.store import KeptResults
@@ -50,6 +51,9 @@ def asked(tmp_path):
         {"options": TuneOptions(build=BuildOptions(libraries=()))},
         {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
         {"options": TuneOptions(compare=CompareOptions(rounds=9))},
+        {"options": TuneOptions(precision=Precision(dtype="bfloat16"))},
+        {"options": TuneOptions(precision=Precision(dtype="bfloat16", max_relative_error=0.1))},
+        {"inputs": "digest"},
     ],
 )
 def test_another_argument_is_another_key(asked, changes):

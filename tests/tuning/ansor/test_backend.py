@@ -162,7 +162,7 @@ def test_tasks_come_once_each_the_most_work_first(branching_tasks):
 
 @pytest.mark.slow
 def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
-    extra = merged_modules(build_model(*branching, TARGET))
+    extra = merged_modules(build_model(*branching, TARGET).extraction)
     known = {one.workload for one in branching_tasks}
     both = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
     merged = {one.workload for one in both} - known
@@ -174,7 +174,7 @@ def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
 
 @pytest.mark.slow
 def test_a_merged_stage_is_compiled_with_the_record_of_its_task(branching, tmp_path, stock_output):
-    extra = merged_modules(build_model(*branching, TARGET))
+    extra = merged_modules(build_model(*branching, TARGET).extraction)
     merged = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
     log = tmp_path / "merged.json"
     write_candidates(log, merged)

@@ -137,7 +137,7 @@ def test_a_layout_gives_every_number_of_channels_one_block(tasks):
 def test_merged_convolutions_have_tasks_of_their_own():
     mod, params = squeezenet(image_size=64)
     built = build_model(mod, params, TARGET)
-    modules = merged_modules(built)
+    modules = merged_modules(built.extraction)
     assert modules
     alone = {one.task.workload for one in extract_tasks([mod], TARGET)}
     merged = {one.task.workload for one in extract_tasks(list(modules), TARGET)}
@@ -151,7 +151,7 @@ def test_merges_that_the_search_may_not_choose_have_no_tasks(branching):
     built = build_model(*branching, TARGET)
 
     def workloads(**options):
-        modules = merged_modules(built, **options)
+        modules = merged_modules(built.extraction, **options)
         return [one.task.workload for one in extract_tasks(list(modules), TARGET)]
 
     kernels = sorted(workload[2][1][2:4] for workload in workloads())

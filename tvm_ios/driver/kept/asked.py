@@ -64,6 +64,8 @@ class Asked:
     database: Path
     """Path of the profile database. A result goes with it: without the file it is not taken."""
     options: TuneOptions
+    inputs: str = ""
+    """Digest of the inputs that errors are checked on; empty for made-up ones."""
     beside_stock: bool = False
     """True if the report is to know stock TVM as well; it says nothing of the model."""
 
@@ -82,6 +84,7 @@ class Asked:
                 "decisions": _file_digests(self.decisions),
                 "database": str(self.database.resolve()),
                 "options": self._options(),
+                "inputs": self.inputs,
                 "around": _surroundings(),
             }
         )

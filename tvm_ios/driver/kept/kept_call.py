@@ -18,6 +18,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase, default_database_path
 from tvm_ios.driver.compile_schedule import compile_schedule
+from tvm_ios.driver.given_inputs import digest_of_inputs
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.store import Kept, KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import TuneCall
@@ -97,6 +98,7 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
         time_budget=call.time_budget.limit_s,
         database=default_database_path() if database is None else Path(database),
         options=call.options,
+        inputs=digest_of_inputs(call.inputs),
         beside_stock=beside_stock,
     )
 

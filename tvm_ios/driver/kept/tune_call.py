@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 
 from tvm_ios.cost.database import ProfileDatabase
@@ -33,6 +34,8 @@ class TuneCall:
     lanes: int | None = None
     database: ProfileDatabase | str | Path | None = None
     decisions: DecisionFiles = None
+    inputs: Mapping[str, np.ndarray] | None = None
+    """Inputs that errors are checked on; None for made-up ones."""
     progress: ProgressListener | None = None
     options: TuneOptions = DEFAULTS
 

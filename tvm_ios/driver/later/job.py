@@ -16,7 +16,7 @@ from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 __all__ = ["read_job", "write_job"]
 
 _AS_THEY_ARE = (
-    *("target", "tuning", "tuning_records", "lanes", "database", "decisions", "options"),
+    *("target", "tuning", "tuning_records", "lanes", "database", "decisions", "inputs", "options"),
 )
 """Arguments of a call that Python can store."""
 

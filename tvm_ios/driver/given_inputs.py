@@ -1,0 +1,62 @@
+"""Inputs that a call of ``tune`` checks the error of bfloat16 on, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_ios.core.fused_function import TensorType
+from tvm_ios.cost.profile_key import digest_of
+from tvm_ios.driver.run_inputs import require_fit
+from tvm_ios.errors import OptionError
+from tvm_ios.relay.inputs import check_module
+
+__all__ = ["arrays_of", "digest_of_inputs", "require_inputs"]
+
+
+def arrays_of(inputs: Mapping[str, Any] | None) -> dict[str, np.ndarray] | None:
+    """Inputs as NumPy's arrays, whatever arrays they are; None stays None."""
+    if inputs is None:
+        return None
+    if not isinstance(inputs, Mapping):
+        raise OptionError(f"inputs is {inputs!r}; give arrays by name of the input")
+    return {
+        str(name): value.numpy() if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+        for name, value in inputs.items()
+    }
+
+
+def require_inputs(
+    inputs: Mapping[str, np.ndarray], mod: tvm.IRModule, params: Mapping[str, Any] | None
+) -> None:
+    """Refuse inputs that are not those of a module: each of its shape and type, and no other.
+
+    An OptionError lists what the model takes.
+    """
+    given = params or {}
+    types = {
+        each.name_hint: each.checked_type
+        for each in check_module(mod)["main"].params
+        if each.name_hint not in given
+    }
+    wanted = {
+        name: TensorType(tuple(map(int, type_.shape)), str(type_.dtype))
+        for name, type_ in types.items()
+    }
+    require_fit(wanted, inputs)
+
+
+def digest_of_inputs(inputs: Mapping[str, np.ndarray] | None) -> str:
+    """Digest of names, shapes, types and values; empty without inputs."""
+    if inputs is None:
+        return ""
+    return digest_of(
+        [
+            [name, str(value.dtype), list(value.shape), sha256(value.tobytes()).hexdigest()]
+            for name, value in sorted(inputs.items())
+        ]
+    )
