@@ -321,13 +321,26 @@ def test_relative_error_is_over_the_largest_value():
 def test_disagreement_names_network_and_peer():
     from tvm_ios_lab.peers.errors import PeerError
     from tvm_ios_lab.peers.measure import require_agreement
+    from tvm_ios_lab.peers.peer import Contestant, Peer
 
-    require_agreement("squeezenet", {"openvino, 1 thread": 1e-6})
+    openvino, torch = Contestant(Peer.OPENVINO, 1), Contestant(Peer.TORCH, 2)
+    require_agreement("squeezenet", {openvino: 1e-6})
     with pytest.raises(PeerError, match=r"squeezenet: .*torch, 2 threads by 0.02") as caught:
-        require_agreement("squeezenet", {"openvino, 1 thread": 1e-6, "torch, 2 threads": 0.02})
+        require_agreement("squeezenet", {openvino: 1e-6, torch: 0.02})
     assert "openvino" not in str(caught.value)
     with pytest.raises(PeerError):
-        require_agreement("squeezenet", {"torch, 1 thread": math.nan})
+        require_agreement("squeezenet", {torch: math.nan})
+
+
+def test_errors_in_bfloat16_are_told_unless_outputs_are_no_numbers():
+    from tvm_ios_lab.peers.errors import PeerError
+    from tvm_ios_lab.peers.measure import require_agreement
+    from tvm_ios_lab.peers.peer import Peer, contestants
+
+    (low,) = contestants((Peer.OPENVINO_DEFAULT,), 2, one_thread=False)
+    require_agreement("inception_v4", {low: 0.16})
+    with pytest.raises(PeerError, match="openvino-default, 2 threads by inf"):
+        require_agreement("inception_v4", {low: math.inf})
 
 
 def test_floor_is_two_operations_a_multiply_accumulate():

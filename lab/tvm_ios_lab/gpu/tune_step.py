@@ -57,7 +57,7 @@ def _passes(place: Workplace, step: Step, seconds: float) -> tuple[str, bool]:
     module, params = place.network(step.case)
     # Not around the tuning: candidates are compiled once, and need not be kept.
     with kept_device_code(place.device_code), place.built(step.case, Kernels.UNTUNED) as built:
-        backend = AutoTvmBackend(extra_modules=merged_modules(built))
+        backend = AutoTvmBackend(extra_modules=merged_modules(built.extraction))
         target = built.prepared.target
     text = ""
     for trials in _PASSES:

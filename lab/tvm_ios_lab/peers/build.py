@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.peers.errors import PeerError
 
@@ -37,6 +38,8 @@ class Build:
     lanes: int
     kept: bool
     """Whether ``tune`` would have returned it."""
+    precision: str = FLOAT32
+    """Precision that ``tune`` was asked for; it keeps float32 where that is faster."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import openvino as ov
 
+from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios_lab.peers.network import Case, Floats
 from tvm_ios_lab.peers.peer import Contestant
 
@@ -36,13 +37,8 @@ def make(contestant: Contestant, case: Case, folder: Path) -> OpenvinoRunner:
     Without the hint for float32 it computes in bfloat16 where the processor can.
     """
     core = ov.Core()
-    model = core.compile_model(
-        core.read_model(folder / "network.onnx"),
-        "CPU",
-        {
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": contestant.threads,
-            "INFERENCE_PRECISION_HINT": "f32",
-        },
-    )
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": contestant.threads}
+    if contestant.precision == FLOAT32:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    model = core.compile_model(core.read_model(folder / "network.onnx"), "CPU", settings)
     return OpenvinoRunner(model, case)

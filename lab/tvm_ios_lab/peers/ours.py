@@ -102,7 +102,13 @@ def build_kernels(
         kept = who is report.kept
         if who not in OWN_KERNELS and not kept:
             continue
-        build = Build(kernels=recipe.name, schedule=who.value, lanes=lanes, kept=kept)
+        build = Build(
+            kernels=recipe.name,
+            schedule=who.value,
+            lanes=lanes,
+            kept=kept,
+            precision=recipe.config.options.precision.dtype,
+        )
         build.path(folder).parent.mkdir(parents=True, exist_ok=True)
         model.export_library(build.path(folder))
         builds.append(build)

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios_lab.peers.build import Build
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import Case, Floats
@@ -27,6 +28,8 @@ class Peer(Enum):
     """``ORT_PARALLEL`` with as many threads again inside operators."""
     OPENVINO = "openvino"
     """Latency hint, float32."""
+    OPENVINO_DEFAULT = "openvino-default"
+    """Latency hint only: it computes in bfloat16 where the processor can."""
     TORCH = "torch"
     """Eager, inference mode."""
     TORCH_CHANNELS_LAST = "torch channels last"
@@ -36,6 +39,11 @@ class Peer(Enum):
     OURS = "tvm-ios"
     """Build of ours that ``ours`` has exported."""
 
+    @property
+    def precision(self) -> str:
+        """Lowest precision that it may compute in; builds of ours say theirs themselves."""
+        return BFLOAT16 if self is Peer.OPENVINO_DEFAULT else FLOAT32
+
 
 _PARALLEL = frozenset({Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE})
 _READS_ONNX = frozenset(
@@ -44,6 +52,7 @@ _READS_ONNX = frozenset(
         Peer.ONNXRUNTIME_PARALLEL,
         Peer.ONNXRUNTIME_PARALLEL_WIDE,
         Peer.OPENVINO,
+        Peer.OPENVINO_DEFAULT,
     }
 )
 _ON_IMAGES = frozenset({Peer.TORCH_CHANNELS_LAST})
@@ -53,6 +62,7 @@ _HOMES = {
     Peer.ONNXRUNTIME_PARALLEL: "onnxruntime_peer",
     Peer.ONNXRUNTIME_PARALLEL_WIDE: "onnxruntime_peer",
     Peer.OPENVINO: "openvino_peer",
+    Peer.OPENVINO_DEFAULT: "openvino_peer",
     Peer.TORCH: "torch_peer",
     Peer.TORCH_CHANNELS_LAST: "torch_peer",
     Peer.TORCH_COMPILE: "torch_peer",
@@ -92,6 +102,8 @@ class Contestant:
     threads: int
     build: str = ""
     """Name of our build; empty for all others."""
+    precision: str = FLOAT32
+    """Lowest precision that it may compute in."""
 
     @property
     def name(self) -> str:
@@ -127,14 +139,14 @@ def contestants(
         Whether every peer runs on one thread, too.
     """
     others = [
-        Contestant(peer, threads)
+        Contestant(peer, threads, precision=peer.precision)
         for peer in peers
         if peer is not Peer.OURS and (images or peer not in _ON_IMAGES)
         if described or peer in _READS_ONNX
         for threads in sorted({1, cores} if one_thread else {cores})
         if threads > 1 or peer not in _PARALLEL
     ]
-    ours = [Contestant(Peer.OURS, build.lanes, build.name) for build in builds]
+    ours = [Contestant(Peer.OURS, build.lanes, build.name, build.precision) for build in builds]
     return (*others, *(ours if Peer.OURS in peers else ()))
 
 

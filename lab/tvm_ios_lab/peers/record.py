@@ -15,12 +15,15 @@ from tvm_ios_lab.peers.peak import Peak, floor_ns
 from tvm_ios_lab.peers.peer import Contestant, Peer
 from tvm_ios_lab.peers.worker import Prepared
 
-__all__ = ["FLOOR_MS", "KERNELS", "SCHEDULE", "peer_record"]
+__all__ = ["ERROR", "FLOOR_MS", "KERNELS", "PRECISION", "SCHEDULE", "peer_record"]
 
 FLOOR_MS = "floor ms"
 """Name of the fact: the arithmetic floor."""
 KERNELS, SCHEDULE = "kernels of", "schedule of"
 """Prefixes of a contestant of ours, in names of the facts that say what it runs."""
+ERROR, PRECISION = "error of", "precision of"
+"""Prefixes of a contestant, in names of the facts that say how far off its output is, and the
+lowest precision that it may compute in."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
 
 
@@ -57,9 +60,8 @@ def peer_record(
         "vector bits": str(peak.vector_bits),
         FLOOR_MS: f"{floor_ns(macs, peak.of_all_cores) / 1e6:.4f}",
         "error allowed": f"{TOLERANCE:g}",
-        **{
-            f"error of {who.name}": f"{found.relative_error:.2e}" for who, found in prepared.items()
-        },
+        **{f"{ERROR} {who.name}": f"{found.relative_error:.2e}" for who, found in prepared.items()},
+        **{f"{PRECISION} {who.name}": who.precision for who in prepared},
         **{f"load s of {who.name}": f"{found.seconds:.1f}" for who, found in prepared.items()},
         **_our_facts(prepared, kernels),
     }

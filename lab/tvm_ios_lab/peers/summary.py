@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios_lab.bench.records import BenchmarkRecord
-from tvm_ios_lab.peers.record import FLOOR_MS, KERNELS, SCHEDULE
+from tvm_ios_lab.peers.record import FLOOR_MS, KERNELS, PRECISION, SCHEDULE
 
 __all__ = ["Standing", "standing_of", "summary_json"]
 
@@ -34,7 +35,9 @@ class Standing:
     floor_ms: float
 
 
-def standing_of(record: BenchmarkRecord, kernels: str = "") -> Standing | None:
+def standing_of(
+    record: BenchmarkRecord, kernels: str = "", precision: str = FLOAT32
+) -> Standing | None:
     """Standing of a record; None where none of ours or no peer took part.
 
     Parameters
@@ -43,14 +46,21 @@ def standing_of(record: BenchmarkRecord, kernels: str = "") -> Standing | None:
         Record of one interleaved run.
     kernels
         The set of kernels whose builds count as ours; all of them where omitted.
+    precision
+        Lowest precision that both may compute in; others take no part.
     """
     facts, comparison = record.facts, record.comparison
-    every = [name for name in comparison.names if f"{SCHEDULE} {name}" in facts]
-    peers = [name for name in comparison.names if name not in every]
+    names = [
+        name
+        for name in comparison.names
+        if facts.get(f"{PRECISION} {name}", FLOAT32) == precision  # records from before have none
+    ]
+    every = [name for name in names if f"{SCHEDULE} {name}" in facts]
+    peers = [name for name in names if name not in every]
     ours = [name for name in every if kernels in ("", facts[f"{KERNELS} {name}"])]
     if not ours or not peers:
         return None
-    best, best_peer = (min(names, key=comparison.median_ns) for names in (ours, peers))
+    best, best_peer = (min(some, key=comparison.median_ns) for some in (ours, peers))
     speedup = comparison.speedup(best, over=best_peer)
     sequential = next(
         (

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.errors import TvmIosError
 from tvm_ios.report.table import Table
 from tvm_ios.support.whole_file import write_text
@@ -42,14 +43,14 @@ _ABSENT = "-"
 
 
 def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
-    """Table of latencies in ms, a row a network: each peer with its better threads, and ours.
+    """Table of latencies in ms in float32, a row a network: peers with their better threads, ours.
 
     Parameters
     ----------
     records
         Records of one interleaved run each.
     """
-    peers = [peer for peer in Peer if peer is not Peer.OURS]
+    peers = [peer for peer in Peer if peer is not Peer.OURS and peer.precision == FLOAT32]
     rows = [
         (
             record.network,

@@ -57,9 +57,9 @@ class Worker:
     def __init__(self, contestant: Contestant, folder: Path, python: str = sys.executable) -> None:
         self.contestant = contestant
         threads = str(contestant.threads)
-        asked = (contestant.peer.value, threads, contestant.build, str(folder.resolve()))
+        what = (contestant.peer.value, threads, contestant.build, contestant.precision)
         self._process = subprocess.Popen(
-            [python, "-m", "tvm_ios_lab.peers.worker", *asked],
+            [python, "-m", "tvm_ios_lab.peers.worker", *what, str(folder.resolve())],
             cwd=ROOT,
             # For runtimes that are loaded without being told their threads.
             env=os.environ
@@ -158,5 +158,5 @@ def _time_ns(runner: Runner, number: int, *, warm_up: bool) -> int:
 
 
 if __name__ == "__main__":
-    peer, threads, build, folder = sys.argv[1:]
-    serve(Contestant(Peer(peer), int(threads), build), Path(folder))
+    peer, threads, build, precision, folder = sys.argv[1:]
+    serve(Contestant(Peer(peer), int(threads), build, precision), Path(folder))
