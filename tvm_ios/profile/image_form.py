@@ -35,6 +35,8 @@ TVM_CHANNELS_LAST = 10
 """Factor by which TVM's kernels for x86 are slower with channels last than in blocks, about."""
 SHARE_OF_PEAK = 0.19
 """Share of a lane's peak that TVM's kernels reach in blocks, about."""
+GROUPED = 2.5
+"""Times as fast as TVM's that loops of ours compute a convolution in groups of several channels."""
 SHARE_OF_CACHE = 0.12
 """Share of a lane's speed within its second cache at which copies between two operators run."""
 UNBLOCKED = 5
@@ -186,7 +188,8 @@ class _Costs:
         """Price by a library, or the guess for kernels that are compiled; ``last`` for NHWC."""
         guess_ns = self._guess_ns(placed)
         if placed is not None and _has_own_loops(placed, last=last):
-            return guess_ns if library_ns is None else min(guess_ns, library_ns)
+            own_ns = guess_ns if placed.depthwise else round(guess_ns / GROUPED)
+            return own_ns if library_ns is None else min(own_ns, library_ns)
         if library_ns is not None:
             return library_ns
         return guess_ns * (TVM_CHANNELS_LAST if last else 1)
