@@ -23,7 +23,7 @@ from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic
 from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
 from tvm_ios.relay.functions.primitive import kernel_digest
-from tvm_ios.relay.functions.stored_types import computed_in_float32
+from tvm_ios.relay.functions.stored_types import StoredFunction, computed_in_float32
 from tvm_ios.relay.obstacles import is_dynamic
 from tvm_ios.relay.own_kernels import own_kernel
 from tvm_ios.relay.record_listeners import AnsorListener, AutoTvmListener, may_have_records
@@ -73,7 +73,9 @@ def lower_kernels(
             if digest in earlier:
                 yield digest, earlier[digest]
                 continue
-            stored = computed_in_float32(function)
+            # Others compile what they are given, such as bfloat16 of the user's own on a GPU.
+            plain = StoredFunction(computed=function)
+            stored = computed_in_float32(function) if vectors else plain
             function = stored.computed
             found = own_kernel(function, target) if vectors and not watched else None
             if found is None or may_have_records():
