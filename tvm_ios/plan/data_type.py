@@ -29,12 +29,12 @@ def dtype_bytes(dtype: str) -> int:
     return (int(match[2] or 8) * int(match[3] or 1) + 7) // 8
 
 
-@cache
 def is_float(dtype: str) -> bool:
     """True for floating-point types of TVM, bfloat16 included."""
     return dtype.startswith(("float", "bfloat"))
 
 
+@cache
 def dlpack_fields(dtype: str) -> tuple[int, int, int]:
     """DLPack's type code, bits and vector lanes of a TVM data type."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)

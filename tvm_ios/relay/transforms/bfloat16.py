@@ -70,7 +70,7 @@ So do all of ``vision``: they read boxes.
 def low_precision_of(
     extraction: Extraction, kept: Collection[int] = (), exact: Collection[int] = ()
 ) -> LowPrecision:
-    """All values of a prepared model that may be bfloat16.
+    """Values of a prepared model that may lie in memory as bfloat16, as many as possible.
 
     A view and what it is a view of are of one type. Results of the model stay float32.
 

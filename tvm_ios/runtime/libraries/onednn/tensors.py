@@ -50,7 +50,7 @@ class DataType:
     """Data type of tensors as oneDNN has it."""
 
     number: int
-    """Its ``dnnl_data_type_t``."""
+    """Number of the data type in oneDNN, a ``dnnl_data_type_t``."""
     size_bytes: int
 
 
