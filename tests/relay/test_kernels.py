@@ -241,9 +241,7 @@ IN_BFLOAT16 = {
 """Something between two convolutions and a product, by kernel that it is of."""
 
 
-@pytest.mark.slow(1)
-@pytest.mark.parametrize("name", IN_BFLOAT16)
-def test_kernels_in_bfloat16_have_the_bits_of_rounded_float32(name):
+def assert_has_bits_of_rounded_float32(name):
     x = relay.var("x", shape=(1, 16, 7, 7))
     made = IN_BFLOAT16[name](convolved(x, kernel=1))
     shape = relay.transform.InferType()(tvm.IRModule.from_expr(made))["main"].ret_type.shape
@@ -260,6 +258,17 @@ def test_kernels_in_bfloat16_have_the_bits_of_rounded_float32(name):
         for module in (low.module, rounded)
     )
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.slow(1)
+@pytest.mark.parametrize("name", IN_BFLOAT16)
+def test_kernels_in_bfloat16_have_the_bits_of_rounded_float32(name):
+    assert_has_bits_of_rounded_float32(name)
+
+
+def test_kernels_in_bfloat16_are_as_right_where_bits_are_exact():
+    with exact_bits(True):
+        assert_has_bits_of_rounded_float32(next(iter(IN_BFLOAT16)))
 
 
 class Asked(autotvm.task.DispatchContext):

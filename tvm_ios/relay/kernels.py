@@ -57,7 +57,8 @@ def lower_kernels(
     lowers, in which loops with ``erf`` and ``rsqrt`` are not vectorised.
     """
     earlier = known or {}
-    vectors = target.kind.name == "llvm" and bits_may_change()
+    on_cpu = target.kind.name == "llvm"
+    vectors = on_cpu and bits_may_change()
     # Instruments keep out the context without which TVM fails to build some of our kernels.
     watched = bool(len(PassContext.current().instruments))
     seen: set[str] = set()
@@ -75,7 +76,7 @@ def lower_kernels(
                 continue
             # Others compile what they are given, such as bfloat16 of the user's own on a GPU.
             plain = StoredFunction(computed=function)
-            stored = computed_in_float32(function) if vectors else plain
+            stored = computed_in_float32(function) if on_cpu else plain
             function = stored.computed
             found = own_kernel(function, target) if vectors and not watched else None
             if found is None or may_have_records():
