@@ -37,7 +37,7 @@ class MadePart(Structure):
     _fields_ = [
         ("made", POINTER(MadePrimitive)),
         *((name, c_int64) for name in ("count", "once", "workspace_bytes", "constant_bytes")),
-        *((name, c_void_p) for name in ("constants", "made_from", "stream")),
+        *((name, c_void_p) for name in ("constants", "stream")),
     ]
 
     @property

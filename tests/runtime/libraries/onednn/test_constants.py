@@ -48,7 +48,7 @@ def check(module, weight: np.ndarray) -> None:
 
 @pytest.fixture(autouse=True, params=["1x1x1", "1x1x3"])
 def cut(request, monkeypatch):
-    """Whole, and in parts by rows, each of which has weights of its own."""
+    """Whole, and in parts by rows, which share what is made of the weights."""
     cut_every_call(monkeypatch, request.param)
 
 
@@ -207,6 +207,13 @@ def test_constant_weights_have_memory_and_others_workspace(model, onednn):
     with prepared(call) as (made,), prepared(varying) as (every_run,):
         assert (made.once, every_run.once, every_run.constant_bytes) == (1, 0, 0)
         assert made.constant_bytes >= 4 * 3 * 3 * 32 * 64
+
+
+def test_parts_that_read_the_same_weights_share_what_is_made_of_them(model, onednn):
+    (call,) = [launch.call.descriptor for launch in model.plan.launches if launch.call]
+    with prepared(call, (1, 1, 2)) as (_, *rows), prepared(call, (1, 2, 1)) as (_, *channels):
+        assert len({each.constants for each in rows}) == 1
+        assert len({each.constants for each in channels}) == 2
 
 
 def test_packed_weights_are_set_and_loaded_from_a_file(onednn, tmp_path):

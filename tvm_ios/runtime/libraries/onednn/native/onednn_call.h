@@ -75,14 +75,20 @@ typedef struct {
   int64_t count;
 } OnednnPrimitive;
 
+typedef struct { /* what is made of constants, for all parts that would make the same */
+  char* memory;
+  const void* made_from; /* where they lay then; NULL: it is to be made */
+  int32_t stale;         /* not 0: they have changed since */
+  int32_t held;          /* not 0: a lane makes it, and others wait */
+} Constants;
+
 typedef struct {
   OnednnPrimitive* primitives;
   int64_t count;
   int64_t once;            /* the first so many only make something of constants */
   int64_t workspace_bytes; /* of the lane that runs it */
   int64_t constant_bytes;
-  char* constants;       /* what was made of them; the part's own */
-  const void* made_from; /* where they lay then; NULL: it is to be made */
+  Constants* constants;
   void* stream;
 } OnednnPart;
 

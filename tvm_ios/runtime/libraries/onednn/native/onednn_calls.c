@@ -4,6 +4,8 @@
  * primitives, and the same cut into parts, each a sequence of its own. The parts are the tasks of a
  * parallel region: any idle lane may take one. Where a region is not split, the whole runs. A
  * launch runs once in a run, so no part is ever executed twice at a time. */
+#include <sched.h>
+
 #include "onednn_prepare.h"
 
 #define CPU_DEVICE_TYPE 1
@@ -29,16 +31,15 @@ static int fail(OnednnCall* call, const char* what, int status) {
 static char* address_in(const Running* running, const OnednnPart* part, char* workspace,
                         const Place* place) {
   char* base = place->position == WORKSPACE   ? workspace
-               : place->position == CONSTANTS ? part->constants
+               : place->position == CONSTANTS ? part->constants->memory
                                               : address_of(running, place->position);
   return base + place->offset;
 }
 
-/* Runs of a launch follow each other, whichever lanes they are on, so a part's own memory needs no
- * lock. Constants that lie elsewhere than before are others. */
-static int execute_from(const Running* running, OnednnPart* part, char* workspace, int64_t first) {
+static int execute_some(const Running* running, const OnednnPart* part, char* workspace,
+                        int64_t first, int64_t last) {
   const Onednn* onednn = running->call->onednn;
-  for (int64_t i = first; i < part->count; ++i) {
+  for (int64_t i = first; i < last; ++i) {
     const OnednnPrimitive* each = &part->primitives[i];
     for (int64_t k = 0; k < each->count; ++k) {
       char* address = address_in(running, part, workspace, &each->places[k]);
@@ -52,19 +53,38 @@ static int execute_from(const Running* running, OnednnPart* part, char* workspac
   return 0;
 }
 
-/* Weights count as those that were reordered from before they are read: whoever writes them
- * meanwhile sets made_from to NULL afterwards, which must last. */
-static int execute(const Running* running, OnednnPart* part, char* workspace) {
-  if (!part->once) return execute_from(running, part, workspace, 0);
+/* Constants that lie elsewhere than before are others. Whoever makes them clears made_from first
+ * and stale second; they are read the other way round. */
+static int is_made(const Constants* constants, const void* source) {
+  return !__atomic_load_n(&constants->stale, __ATOMIC_ACQUIRE) &&
+         __atomic_load_n(&constants->made_from, __ATOMIC_ACQUIRE) == source;
+}
+
+/* Whoever writes weights while they are read here sets stale afterwards, which must last. */
+static int make_constants(const Running* running, const OnednnPart* part, char* workspace) {
+  Constants* made = part->constants;
   const void* source = address_of(running, part->primitives[0].places[0].position);
-  if (source == part->made_from) return execute_from(running, part, workspace, part->once);
-  part->made_from = source;
-  int status = execute_from(running, part, workspace, 0);
-  if (status) part->made_from = NULL;
+  if (is_made(made, source)) return 0;
+  int status = 0;
+  while (__atomic_exchange_n(&made->held, 1, __ATOMIC_ACQUIRE)) sched_yield();
+  if (!is_made(made, source)) {
+    __atomic_store_n(&made->made_from, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&made->stale, 0, __ATOMIC_RELEASE);
+    status = execute_some(running, part, workspace, 0, part->once);
+    if (!status) __atomic_store_n(&made->made_from, source, __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&made->held, 0, __ATOMIC_RELEASE);
   return status;
 }
 
-static int run_part(const Running* running, OnednnPart* part) {
+/* Runs of a launch follow each other, whichever lanes they are on, so a part's primitives and
+ * workspace need no lock; constants do, as parts share them. */
+static int execute(const Running* running, const OnednnPart* part, char* workspace) {
+  if (part->once && make_constants(running, part, workspace)) return -1;
+  return execute_some(running, part, workspace, part->once, part->count);
+}
+
+static int run_part(const Running* running, const OnednnPart* part) {
   OnednnCall* call = running->call;
   char* workspace = NULL;
   if (part->workspace_bytes) {
@@ -101,7 +121,9 @@ int32_t tvm_ios_onednn_run_3(TVMValue* arguments, int32_t* type_codes, int32_t n
 
 /* Have the next run reorder constants again. */
 void tvm_ios_onednn_forget_constants(OnednnCall* call) {
-  for (int64_t i = 0; i < call->num_parts; ++i) call->parts[i].made_from = NULL;
+  for (int64_t i = 0; i < call->num_parts; ++i)
+    if (call->parts[i].constants)
+      __atomic_store_n(&call->parts[i].constants->stale, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- programs without Python ---- */

@@ -46,6 +46,7 @@ enum { CPU_ENGINE = 1 };
   F(size_t, memory_desc_get_size, (READ))                                                       \
   F(int, memory_desc_destroy, (void*))                                                          \
   F(int, memory_create, (MAKE, READ descriptor, void* engine, void* address))                   \
+  F(int, memory_get_memory_desc, (READ, const void** descriptor))                               \
   F(int, memory_set_data_handle, (void*, void* address))                                        \
   F(int, memory_destroy, (void*))                                                               \
   F(int, primitive_attr_create, (MAKE))                                                         \

@@ -454,11 +454,44 @@ static void prepare_part(Maker* maker, const CallData* call, const PartData* dat
   if (early) subject = subject_of(maker, call, data, 1);
   assemble(maker, &subject);
   if (early) add_passes(maker, call, data);
+}
+
+static const void* descriptor_of_memory(const Onednn* onednn, void* memory) {
+  const void* found = NULL;
+  onednn->memory_get_memory_desc(memory, &found);
+  return found;
+}
+
+/* True if the first primitives of two parts make the same of constants, at the same places. */
+static int make_the_same(const Onednn* onednn, const OnednnPart* one, const OnednnPart* other) {
+  if (one->once != other->once || one->constant_bytes != other->constant_bytes) return 0;
+  for (int64_t i = 0; i < one->once; ++i) {
+    const OnednnPrimitive *first = &one->primitives[i], *second = &other->primitives[i];
+    if (first->count != second->count) return 0;
+    for (int64_t k = 0; k < first->count; ++k) {
+      Place place = first->places[k], its = second->places[k];
+      if (place.position != its.position) return 0;
+      if (place.position != WORKSPACE && place.offset != its.offset) return 0;
+      if (!onednn->memory_desc_equal(descriptor_of_memory(onednn, first->arguments[k].memory),
+                                     descriptor_of_memory(onednn, second->arguments[k].memory)))
+        return 0;
+    }
+  }
+  return 1;
+}
+
+/* Parts by rows read the same weights: with a copy for each they outgrow caches twice as early. */
+static void take_constants(Maker* maker, const OnednnPart* parts) {
+  OnednnPart* part = maker->part;
+  if (maker->status || !part->once) return;
+  for (const OnednnPart* each = parts; each < part && !part->constants; ++each)
+    if (make_the_same(maker->onednn, each, part)) part->constants = each->constants;
+  if (part->constants) return;
+  Constants* made = part->constants = take_table(maker, 1, sizeof *made);
   /* Untouched until it runs: only the whole or its parts do. */
-  if (part->constant_bytes &&
-      posix_memalign((void**)&part->constants, LINE_BYTES, part->constant_bytes))
+  if (made && posix_memalign((void**)&made->memory, LINE_BYTES, part->constant_bytes))
     note(maker, "malloc", OUT_OF_MEMORY);
-  keep(maker, &maker->lasting, part->constants, release);
+  if (made) keep(maker, &maker->lasting, made->memory, release);
 }
 
 static void prepare_parts(Maker* maker, OnednnCall* call, const CallData* data, size_t part_bytes) {
@@ -467,6 +500,7 @@ static void prepare_parts(Maker* maker, OnednnCall* call, const CallData* data, 
     maker->part = &call->parts[call->num_parts];
     const char* begin = (const char*)(data + 1) + call->num_parts * part_bytes;
     prepare_part(maker, data, (const PartData*)begin);
+    take_constants(maker, call->parts);
   }
 }
 
