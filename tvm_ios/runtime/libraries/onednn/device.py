@@ -65,7 +65,8 @@ class OnednnProcessor:
             for call in wanted
             if not self._fits(call.cut) and call.as_text() not in self._found
         }
-        subject = f"parts and times of oneDNN {self._version} on {self._device}"
+        # Cuts that were found without the time to read weights have another subject.
+        subject = f"parts, weights and times of oneDNN {self._version} on {self._device}"
         # Layouts were chosen by calls without steps, which another object of this class timed.
         bare = {text: call.bare() for text, call in unknown.items()}
         names = {call.as_text() for call in bare.values()} - self._found.keys()

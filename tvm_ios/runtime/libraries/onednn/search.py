@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.measure.sampling import Cell, MeasureOptions, sample
@@ -14,9 +15,10 @@ from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.cuts import Counts, is_spread
 from tvm_ios.runtime.libraries.onednn.native_calls import OnednnPreparedCall
+from tvm_ios.runtime.libraries.onednn.tensors import DATA_TYPES
 from tvm_ios.runtime.libraries.processor import Processor
 
-__all__ = ["choose", "fastest_counts", "least_times_ns"]
+__all__ = ["choose", "fastest_counts", "least_times_ns", "reading_ns"]
 
 TIMING = MeasureOptions(repeat=6, max_repeat=6, min_repeat_ms=0.4)
 """Options of the timings of every number of parts, by turns, of which the best counts: so many
@@ -32,6 +34,9 @@ GAIN = 0.97
 SPREAD_GAIN = 0.9
 """Share of the time of parts by rows that parts by spread channels have to stay below: the next
 operator reads half of them from the other lane's cache, which is not timed here."""
+WEIGHT_BYTES_PER_NS = 40
+"""Bytes of constant weights that a lane reads in a nanosecond from beyond its own caches. Timings
+find them there, as they repeat one call; a run of a network does not."""
 
 
 def fastest_counts(
@@ -45,7 +50,11 @@ def fastest_counts(
     ``ways`` has the prepared call by numbers of parts, the fewest first.
     """
     best_ns = least_times_ns(processor, pool, call, ways)
-    counts = choose(best_ns, SPREAD_GAIN if is_spread(call) else GAIN)
+    in_network_ns = {
+        counts: time_ns + reading_ns(call, counts, pool.lanes)
+        for counts, time_ns in best_ns.items()
+    }
+    counts = choose(in_network_ns, SPREAD_GAIN if is_spread(call) else GAIN)
     return counts, best_ns[counts]
 
 
@@ -89,6 +98,20 @@ def choose(best_ns: Mapping[Counts, float], channels_gain: float) -> Counts:
         if time_ns < (channels_gain if by_channels else GAIN) * best_ns[chosen]:
             chosen = counts
     return chosen
+
+
+def reading_ns(call: OnednnCall, counts: Counts, lanes: int) -> float:
+    """Nanoseconds that a lane takes to read its constant weights, by numbers of parts.
+
+    Parts by channels have weights of their own; all others read all of them.
+    """
+    weight = call.weight
+    if weight is None or not weight.constant:
+        return 0.0
+    batches, channels, rows = counts
+    shares = min(channels, lanes) if batches * rows == 1 else 1
+    size_bytes = prod(weight.shape) * DATA_TYPES[weight.dtype].size_bytes
+    return size_bytes / shares / WEIGHT_BYTES_PER_NS
 
 
 def _plan_of(call: OnednnCall, ways: int) -> ExecutionPlan:
