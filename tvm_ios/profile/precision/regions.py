@@ -24,8 +24,6 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["RegionCosts", "cheapest_regions", "region_costs"]
 
-SHARE_OF_CACHE = 0.12
-"""Share of a lane's speed within its second cache at which values go from operator to operator."""
 CONVERSION_NS = 500
 """Nanoseconds of a conversion of few data in front of a library's product."""
 OWN_LOOPS = "depthwise_conv2d"
@@ -106,7 +104,7 @@ class RegionCosts:
 
     def _exact_cost(self, index: int) -> float:
         if not self.products[index]:
-            return self._moved_ns(self.graph.operators[index].memory_bytes)
+            return self.speeds.passed_ns(self.graph.operators[index].memory_bytes, self.lanes)
         found = self.exact_ns[index]
         return (
             self.speeds.bound_ns(self.graph.operators[index].flops, 0) if found is None else found
@@ -116,7 +114,7 @@ class RegionCosts:
         if not self.products[index]:
             if index not in self.results:
                 return math.inf
-            return self._moved_ns(self.graph.operators[index].memory_bytes) / 2
+            return self.speeds.passed_ns(self.graph.operators[index].memory_bytes, self.lanes) / 2
         found = self.low_ns[index]
         if found is None:
             return math.inf
@@ -141,7 +139,4 @@ class RegionCosts:
 
     def _converted_ns(self, index: int) -> float:
         elements = self.graph.operators[index].output_elements
-        return CONVERSION_NS + self._moved_ns(6 * elements)
-
-    def _moved_ns(self, size_bytes: float) -> float:
-        return size_bytes / (SHARE_OF_CACHE * self.speeds.cached_bytes_per_ns * self.lanes)
+        return CONVERSION_NS + self.speeds.passed_ns(6 * elements, self.lanes)
