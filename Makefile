@@ -24,6 +24,8 @@ demo: $(READY) ## tune two networks here, one that gains and one that cannot, an
 
 # A worker a core and one more, since some tests wait for others; as many as memory has room for.
 # Tests that need quiet cores come last, one by one.
+# Without kept bytecode each worker would rewrite all assertions anew, 7 seconds of a core.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell expr $$(nproc) + 1)
 PYTEST := $(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --no-loadscope-reorder \
           --durations 20

@@ -28,7 +28,7 @@ from tvm_ios.errors import DatabaseError, ModelError, OptionError, ScheduleError
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import squeezenet
+from tvm_ios.models import nasnet_small
 from tvm_ios.passes import ScheduleOperators
 from tvm_ios.profile.find_schedules import SETTLED
 from tvm_ios.profile.in_time.first_answer import FASTER_FORM, FIRST
@@ -62,14 +62,14 @@ def tuned(net, database: Path) -> tvm_ios.CompiledModel:
 def test_a_real_network_is_tuned_exported_and_right(
     make_net: Callable[..., Any], tmp_path: Path
 ) -> None:
-    squeeze = make_net(*squeezenet(image_size=48))
-    tuned = squeeze.tune(database=tmp_path / "prices.sqlite", options=EXACT)
-    tuned.export_library(tmp_path / "squeezenet.so")
-    with tuned.executor() as executor, tvm_ios.load(tmp_path / "squeezenet.so") as loaded:
-        np.testing.assert_array_equal(squeeze.run(executor), squeeze.expected)
-        np.testing.assert_array_equal(squeeze.run(loaded), squeeze.expected)
-    greedy = squeeze.compile(schedule=greedy_schedule(tuned.graph), options=EXACT)
-    squeeze.assert_equal(greedy)
+    cell = make_net(*nasnet_small(filters=16, size=8, num_cells=1))
+    tuned = cell.tune(database=tmp_path / "prices.sqlite", options=EXACT)
+    tuned.export_library(tmp_path / "cell.so")
+    with tuned.executor() as executor, tvm_ios.load(tmp_path / "cell.so") as loaded:
+        np.testing.assert_array_equal(cell.run(executor), cell.expected)
+        np.testing.assert_array_equal(cell.run(loaded), cell.expected)
+    greedy = cell.compile(schedule=greedy_schedule(tuned.graph), options=EXACT)
+    cell.assert_equal(greedy)
 
 
 @pytest.mark.slow

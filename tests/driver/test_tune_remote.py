@@ -20,7 +20,7 @@ from tvm_ios.errors import CostError, OptionError, TuningError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import squeezenet
+from tvm_ios.models import nasnet_small
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.progress import Progress
 
@@ -104,12 +104,12 @@ def test_a_tracker_without_the_device_is_named(branching, bare_tracker, tmp_path
 
 
 def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
-    network = squeezenet(image_size=64)
+    network = nasnet_small(filters=16, size=8, num_cells=1)
     options = replace(QUICK, search=SearchOptions(list_only=True))
     model = tune(network, loopback_tracker, tmp_path, options=options)
     assert model.plan.lanes <= default_lanes()
     order = tvm_ios.compile_schedule(*network, TARGET, schedule=sequential_schedule(model.graph))
-    image = {"data": np.random.default_rng(0).standard_normal((1, 3, 64, 64)).astype("float32")}
+    image = {"data": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype("float32")}
     np.testing.assert_allclose(output(model, image), output(order, image), rtol=1e-4, atol=1e-5)
     assert set(devices_of_prices(tmp_path)) == {f"{processor_name()}, RPC key loopback"}
     assert loopback_tracker.becomes_free()

@@ -364,8 +364,7 @@ def in_bfloat16_with_siblings(nets, batch, joined):
 
 
 @pytest.mark.slow(2)
-@pytest.mark.parametrize("joined", [False, True], ids=["slices", "concatenation"])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(("batch", "joined"), [(1, False), (2, True)])
 def test_convolutions_in_bfloat16(nets, batch, joined):
     module, _, low, members = in_bfloat16_with_siblings(nets, batch, joined)
     graph = low.extraction.graph

@@ -156,34 +156,33 @@ def no_gpu(network_name):
 def kernels_tuned(network_name, database_folder, backend):
     """``tune`` with a tuner of TVM's: its builder, its tracker and server, its log."""
     import tvm_ios
+    from tvm_ios.tuning.ansor import run as ansor_run
     from tvm_ios.tuning.records.records import read_records
 
+    ansor_run.POPULATION = 4  # how well it searches is no concern here
     if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
         _without_device_code()
     mod, params = network(network_name)
     log = Path(database_folder) / f"{backend}.log"
-    texts = []
-    for _ in range(1 if backend == "autotvm" else 2):
-        compiled = tvm_ios.tune(
-            mod,
-            params,
-            TARGET,
-            lanes=2,
-            database=f"{database_folder}/prices.sqlite",
-            tuning=backend,
-            tuning_records=log,
-            options=_quickly(
-                kernels=tvm_ios.TuningOptions(
-                    trials=1,
-                    time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
-                    min_repeat_ms=0,
-                )
-            ),
-        )
-        texts.append(compiled.report().as_text())
+    compiled = tvm_ios.tune(
+        mod,
+        params,
+        TARGET,
+        lanes=2,
+        database=f"{database_folder}/prices.sqlite",
+        tuning=backend,
+        tuning_records=log,
+        options=_quickly(
+            kernels=tvm_ios.TuningOptions(
+                trials=1,
+                time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
+                min_repeat_ms=0,
+            )
+        ),
+    )
     records = read_records(log).records
     return {
-        "texts": texts,
+        "text": compiled.report().as_text(),
         "records": len(records),
         "good": sum(record.mean_s < float("inf") for record in records),
         "lines": [record.line for record in records],

@@ -41,6 +41,8 @@ _SHARED_CACHES = 16
 """Size of the cache that cores share, over that of the second one: virtual machines do not say."""
 _USUAL_CACHE_BYTES = 1 << 19
 """Second cache of a core where the system does not say."""
+SHARE_OF_CACHE = 0.12
+"""Share of a lane's speed within its second cache at which values go from operator to operator."""
 
 _SPEEDS = ("flops_per_ns", "memory_bytes_per_ns", "shared_bytes_per_ns", "cached_bytes_per_ns")
 
@@ -78,6 +80,10 @@ class LaneSpeeds:
             + shared / self.shared_bytes_per_ns
             + (size_bytes - cached - shared) / self.memory_bytes_per_ns
         )
+
+    def passed_ns(self, size_bytes: float, lanes: int) -> float:
+        """Nanoseconds that bytes take from operator to operator, written or read on some lanes."""
+        return size_bytes / (SHARE_OF_CACHE * self.cached_bytes_per_ns * lanes)
 
     def bound_ns(self, flops: int, size_bytes: int) -> float:
         """Nanoseconds that bound a kernel: of its arithmetic, of its bytes, of its start.

@@ -23,7 +23,7 @@ from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.build_choice import in_precision, known_forms
 from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.precision.low_build import outcome_of
+from tvm_ios.profile.precision.low_build import outcome_of, outputs_of
 from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
@@ -139,7 +139,7 @@ class DecisionFitting:
 
     def _checked(self, exact: BuiltModel, built: BuiltModel) -> PrecisionOutcome:
         """Errors of a build in bfloat16, which must be within the bound."""
-        found = outcome_of(exact, built, self.call, self.inputs)
+        found = outcome_of(outputs_of(exact, self.call, self.inputs), built, self.call, self.inputs)
         if not found.is_within(self.precision.max_relative_error):
             raise ScheduleError(
                 "in their form its error is above the bound of "

@@ -37,8 +37,6 @@ SHARE_OF_PEAK = 0.19
 """Share of a lane's peak that TVM's kernels reach in blocks, about."""
 GROUPED = 2.5
 """Times as fast as TVM's that loops of ours compute a convolution in groups of several channels."""
-SHARE_OF_CACHE = 0.12
-"""Share of a lane's speed within its second cache at which copies between two operators run."""
 UNBLOCKED = 5
 """Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
 JOINED = 5
@@ -124,7 +122,7 @@ class _Costs:
     ) -> None:
         self._priced = priced
         self._flops_per_ns = SHARE_OF_PEAK * speeds.flops_per_ns * lanes
-        self._bytes_per_ns = SHARE_OF_CACHE * speeds.cached_bytes_per_ns * lanes
+        self._speeds, self._lanes = speeds, lanes
         self.block = block
         self._pads = pads
 
@@ -201,7 +199,7 @@ class _Costs:
 
     def _moved_ns(self, size_bytes: int) -> int:
         """Nanoseconds to read and write so many bytes, about."""
-        return round(2 * size_bytes / self._bytes_per_ns)
+        return round(self._speeds.passed_ns(2 * size_bytes, self._lanes))
 
 
 def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:

@@ -50,11 +50,6 @@ class PhaseClock:
         self._phase = ""
         self.phase_s: dict[str, float] = {}
 
-    @property
-    def has_listener(self) -> bool:
-        """True if somebody listens."""
-        return self._listener is not None
-
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time inside the context to a phase."""

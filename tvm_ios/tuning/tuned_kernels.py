@@ -24,6 +24,7 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
 from tvm_ios.host import cached_libinfo
 from tvm_ios.profile.build_choice import choose_build, in_precision, with_libraries
+from tvm_ios.profile.fastest_build import Records
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.extract import Extraction
@@ -37,7 +38,6 @@ from tvm_ios.tuning.ansor.backend import ANSOR, AnsorBackend
 from tvm_ios.tuning.ansor.choice import JudgedRecords, judged_records
 from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
-from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions, default_records_path
 from tvm_ios.tuning.outcome import TuningOutcome
@@ -394,9 +394,9 @@ def merged_modules(extraction: Extraction, *, pad_kernels: bool = True) -> tuple
     return tuple(modules.values())
 
 
-def _variants(logs: Sequence[Path], target: tvm.target.Target) -> dict[str, Application]:
+def _variants(logs: Sequence[Path], target: tvm.target.Target) -> dict[str, Records]:
     """Ways to apply logs, by name, for each format that occurs."""
-    found: dict[str, Application] = {}
+    found: dict[str, Records] = {}
     for log_format in RecordFormat:
         fitting = [
             log for log in logs if any(r.format is log_format for r in read_records(log).records)

@@ -23,7 +23,7 @@ from tvm_ios.driver.chain import tune_to_level
 from tvm_ios.driver.chain.run_folder import RunFolder, RunReport
 from tvm_ios.errors import ArtifactError, ExecutionError, ModelError, OptionError, TuningError
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import squeezenet
+from tvm_ios.models import nasnet_small
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.records.records import read_records
@@ -297,7 +297,9 @@ def test_a_chain_measures_on_a_device_of_a_tracker(fork, loopback_tracker, image
 @pytest.mark.slow
 def test_a_benchmark_network_goes_the_whole_way(folder):
     made = SimpleTVM(database=folder / "prices.sqlite", options=QUICK)
-    made.from_model(squeezenet(image_size=64)).build(time_budget=20.0).save().evaluate()
-    data = np.zeros((1, 3, 64, 64), "float32")
+    made.from_model(nasnet_small(filters=16, size=8, num_cells=1)).build(
+        time_budget=20.0
+    ).save().evaluate()
+    data = np.zeros((1, 3, 16, 16), "float32")
     (found,) = SimpleTVM().load(made.run_id).run(data)
     np.testing.assert_array_equal(found, *made.run(data))

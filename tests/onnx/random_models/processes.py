@@ -10,23 +10,34 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-from tests.onnx.random_models.drawn_models import drawn_model
+from tests.onnx.random_models.drawn_models import DrawnModel, drawn_model
 from tests.onnx.random_models.judging import Verdict, verdict_of
 from tests.onnx.random_models.left_out import drawable
 
-__all__ = ["verdicts"]
+__all__ = ["few_of_all", "verdicts"]
 
 _MOST_SECONDS = 300
 """Time after which a model that gives no verdict counts as a crash."""
 
 
-def verdicts(seed: int, count: int, jobs: int = 1) -> list[Verdict]:
-    """A verdict on each of so many models; the first node of each operator is drawn as often.
+def few_of_all(seed: int) -> list[int]:
+    """Numbers of models in which each operator is: those whose first one is in none before."""
+    numbers, met = [], set[str]()
+    for number, first in enumerate(drawable()):
+        if first not in met:
+            numbers.append(number)
+            drawn = _drawn(seed, number)
+            met.update(drawn.operators if drawn else ())
+    return numbers
+
+
+def verdicts(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[Verdict]:
+    """A verdict on each of some models, of which as many begin with each operator.
 
     A model is drawn by the seed and its number, so one can be judged again alone.
     """
     with ThreadPoolExecutor(jobs) as threads:
-        rows = [range(place, count, jobs) for place in range(jobs)]
+        rows = [numbers[place::jobs] for place in range(jobs)]
         return [each for row in threads.map(_judged, [seed] * jobs, rows) for each in row]
 
 
@@ -65,14 +76,21 @@ def _until_crash(seed: int, numbers: Sequence[int]) -> Iterator[Verdict]:
 def _work(seed: int, numbers: Sequence[int], results: Connection) -> None:
     """Send two verdicts on each model: a crash, before it is judged, and what it is."""
     warnings.simplefilter("ignore")
-    operators = drawable()
     for number in numbers:
-        first = operators[number % len(operators)]
-        drawn = drawn_model(random.Random(f"{seed} {number}"), first)
+        drawn = _drawn(seed, number)
         if drawn is None:
-            results.send(Verdict(kind="undrawn", operators=[first]))
+            results.send(Verdict(kind="undrawn", operators=[_first(number)]))
             continue
         told = f"model {number}, opset {drawn.opset}\n{drawn.as_text()}"
         results.send(Verdict(kind="crash", operators=drawn.operators, text=told))
         verdict = verdict_of(drawn)
         results.send(replace(verdict, text=told if verdict.reason else ""))
+
+
+def _drawn(seed: int, number: int) -> DrawnModel | None:
+    return drawn_model(random.Random(f"{seed} {number}"), _first(number))
+
+
+def _first(number: int) -> str:
+    operators = drawable()
+    return operators[number % len(operators)]

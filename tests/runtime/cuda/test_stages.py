@@ -66,11 +66,9 @@ def test_kernels_are_tuned_by_tvm(cuda_stand_in, tmp_path, backend):
     seen = cuda_stand_in.run(
         "kernels_tuned", network_name="small", database_folder=str(tmp_path), backend=backend
     )
-    first, *again = seen["texts"]
     assert seen["good"] == seen["records"] > 0
     assert "cuda" in seen["lines"][0]
-    assert "tuned kernels, " in first
-    assert all("0 candidates" in text for text in again)  # the log is finished
+    assert "tuned kernels, " in seen["text"]
     assert seen["live"] == {}
 
 

@@ -39,7 +39,7 @@ from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.records.records import read_records
 from tvm_ios.tuning.tuned_kernels import merged_modules
 
-TARGET = resolve_target(host_target())
+TARGET = resolve_target(f"{host_target()} -opt-level=0")
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 BATCH = 4
 """Candidates that TVM measures at a time on two cores."""

@@ -26,7 +26,7 @@ from tvm_ios.tuning.ansor.history import recorded_workloads
 from tvm_ios.tuning.ansor.tasks import extract_tasks
 from tvm_ios.tuning.tuned_kernels import FASTER_ONLY, TuningRequest, tuned_kernels
 
-TARGET = resolve_target(host_target())
+TARGET = resolve_target(f"{host_target()} -opt-level=0")
 
 
 def write_plain_loops(log, tasks):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -17,16 +18,15 @@ from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, Precision
 from tvm_ios.core.precision_outcome import PrecisionOutcome
-from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.profile.build_choice import choose_build
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.precision.regions import cheapest_regions
+from tvm_ios.profile.precision.regions import cheapest_regions, region_costs
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["LowBuild", "faster_in_bfloat16", "outcome_of", "relative_errors"]
+__all__ = ["LowBuild", "faster_in_bfloat16", "outcome_of", "outputs_of", "relative_errors"]
 
 Make = Callable[[PreparedModule], BuiltModel]
 """Function that builds a prepared module."""
@@ -58,14 +58,17 @@ def faster_in_bfloat16(
     Operators that hurt most go back to float32 until results are close enough. Results are those of
     the inputs given, or of made-up ones.
     """
+    prepared = built.prepared
+    costs = region_costs(prepared, built.libraries, call)
+    exact = cache(lambda: outputs_of(built, call, inputs))
 
     def tried(back: Collection[int]) -> tuple[BuiltModel, PrecisionOutcome] | None:
         """Build with some operators in float32, and its outcome; None where nothing is low."""
-        low = cheapest_regions(built.prepared, built.libraries, call, kept=back)
+        low = cheapest_regions(prepared.extraction, costs, kept=back)
         if not low.operators:
             return None
-        made = make(with_low_precision(built.prepared, low))
-        return made, outcome_of(built, made, call, inputs)
+        made = make(with_low_precision(prepared, low))
+        return made, outcome_of(exact(), made, call, inputs)
 
     first = tried(())
     if first is None:
@@ -128,19 +131,13 @@ def _parts(graph: OperatorGraph) -> list[frozenset[int]]:
 
 
 def outcome_of(
-    exact: BuiltModel,
+    exact: Sequence[np.ndarray],
     made: BuiltModel,
     call: MeasuringCall,
     inputs: Mapping[str, np.ndarray] | None,
 ) -> PrecisionOutcome:
-    """Outcome of keeping a build in bfloat16, with its errors against the same in float32."""
-    with (
-        call.stage(_CHECK, call.to_profile) as granted,
-        call.at(granted).open() as session,
-    ):
-        errors = relative_errors(
-            _outputs(exact, session, call, inputs), _outputs(made, session, call, inputs)
-        )
+    """Outcome of keeping a build in bfloat16, with its errors against the outputs of float32."""
+    errors = relative_errors(exact, outputs_of(made, call, inputs))
     low = made.prepared.low
     return PrecisionOutcome(
         dtype=BFLOAT16,
@@ -169,20 +166,18 @@ def _relative_error(exact: np.ndarray, found: np.ndarray) -> float:
     return float(off / largest) if largest else float("inf" if off else 0.0)
 
 
-def _outputs(
-    built: BuiltModel,
-    session: MeasuringSession,
-    call: MeasuringCall,
-    inputs: Mapping[str, np.ndarray] | None,
+def outputs_of(
+    built: BuiltModel, call: MeasuringCall, inputs: Mapping[str, np.ndarray] | None
 ) -> list[np.ndarray]:
     """Outputs of sequential order for inputs, or for sample inputs."""
     order = sequential_schedule(built.graph)
-    model = compiled_for(session, built, order, lanes=call.lanes, database=call.database)
-    with closing(model.executor()) as executor:
-        if inputs is None:
-            inputs = sample_inputs(model.plan, model.kernels.params)
-        for name, value in inputs.items():
-            executor.set_input(name, value)
-        executor.run()
-        count = executor.get_num_outputs()
-        return [np.array(executor.get_output(number).numpy()) for number in range(count)]
+    with call.stage(_CHECK, call.to_profile) as granted, call.at(granted).open() as session:
+        model = compiled_for(session, built, order, lanes=call.lanes, database=call.database)
+        with closing(model.executor()) as executor:
+            if inputs is None:
+                inputs = sample_inputs(model.plan, model.kernels.params)
+            for name, value in inputs.items():
+                executor.set_input(name, value)
+            executor.run()
+            count = executor.get_num_outputs()
+            return [np.array(executor.get_output(number).numpy()) for number in range(count)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.least_cut import least_cut
@@ -17,55 +17,58 @@ from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.absent_kernels import library_ns
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.relay.transforms.bfloat16 import is_product, low_precision_of
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["RegionCosts", "cheapest_regions"]
+__all__ = ["RegionCosts", "cheapest_regions", "region_costs"]
 
-SHARE_OF_CACHE = 0.12
-"""Share of a lane's speed within its second cache at which values go from operator to operator."""
 CONVERSION_NS = 500
 """Nanoseconds of a conversion of few data in front of a library's product."""
 OWN_LOOPS = "depthwise_conv2d"
 """Kind of products whose compiled loops load and store bfloat16 as fast as float32."""
 
 
+def region_costs(
+    prepared: PreparedModule, libraries: Iterable[OperatorLibrary], call: MeasuringCall
+) -> RegionCosts:
+    """Costs of the operators of a prepared model of float32, with all that may be in bfloat16."""
+    libraries = tuple(libraries)
+    extraction = prepared.extraction
+    operators = extraction.graph.operators
+    whole = low_precision_of(extraction)
+    lowered = with_low_precision(prepared, whole).extraction
+    return RegionCosts(
+        graph=extraction.graph,
+        results=frozenset(whole.results),
+        products=tuple(
+            is_product(each) and operator.kind != OWN_LOOPS
+            for each, operator in zip(extraction.calls, operators, strict=True)
+        ),
+        exact_ns=library_ns(extraction.calls, libraries, call),
+        low_ns=library_ns(lowered.calls, libraries, call),
+        speeds=call.device.speeds,
+        lanes=call.lanes,
+    )
+
+
 def cheapest_regions(
-    prepared: PreparedModule,
-    libraries: Iterable[OperatorLibrary],
-    call: MeasuringCall,
-    *,
-    kept: Collection[int] = (),
+    extraction: Extraction, costs: RegionCosts, *, kept: Collection[int] = ()
 ) -> LowPrecision:
     """Values of a prepared model of float32 that are to be bfloat16, so that it is the fastest.
 
     Operators ``kept`` write float32, whatever that costs.
     """
-    libraries = tuple(libraries)
-    extraction = prepared.extraction
-    products = [is_product(each) for each in extraction.calls]
-    whole = low_precision_of(extraction, kept)
-    lowered = with_low_precision(prepared, whole).extraction
-    exact_ns = library_ns(extraction.calls, libraries, call)
-    low_ns = library_ns(lowered.calls, libraries, call)
-    costs = RegionCosts(
-        graph=extraction.graph,
-        results=frozenset(whole.results),
-        products=tuple(
-            is_one and extraction.graph.operators[index].kind != OWN_LOOPS
-            for index, is_one in enumerate(products)
-        ),
-        exact_ns=exact_ns,
-        low_ns=low_ns,
-        speeds=call.device.speeds,
-        lanes=call.lanes,
-    )
-    low = costs.cheapest()
+    low = replace(
+        costs,
+        results=frozenset(low_precision_of(extraction, kept).results),
+        low_ns=[None if index in kept else each for index, each in enumerate(costs.low_ns)],
+    ).cheapest()
     slow = {
         index
         for index, is_one in enumerate(costs.products)
-        if is_one and low_ns[index] is None and exact_ns[index] is None
+        if is_one and costs.low_ns[index] is None and costs.exact_ns[index] is None
     }
     return low_precision_of(
         extraction,
@@ -101,7 +104,7 @@ class RegionCosts:
 
     def _exact_cost(self, index: int) -> float:
         if not self.products[index]:
-            return self._moved_ns(self.graph.operators[index].memory_bytes)
+            return self.speeds.passed_ns(self.graph.operators[index].memory_bytes, self.lanes)
         found = self.exact_ns[index]
         return (
             self.speeds.bound_ns(self.graph.operators[index].flops, 0) if found is None else found
@@ -111,7 +114,7 @@ class RegionCosts:
         if not self.products[index]:
             if index not in self.results:
                 return math.inf
-            return self._moved_ns(self.graph.operators[index].memory_bytes) / 2
+            return self.speeds.passed_ns(self.graph.operators[index].memory_bytes, self.lanes) / 2
         found = self.low_ns[index]
         if found is None:
             return math.inf
@@ -136,7 +139,4 @@ class RegionCosts:
 
     def _converted_ns(self, index: int) -> float:
         elements = self.graph.operators[index].output_elements
-        return CONVERSION_NS + self._moved_ns(6 * elements)
-
-    def _moved_ns(self, size_bytes: float) -> float:
-        return size_bytes / (SHARE_OF_CACHE * self.speeds.cached_bytes_per_ns * self.lanes)
+        return CONVERSION_NS + self.speeds.passed_ns(6 * elements, self.lanes)

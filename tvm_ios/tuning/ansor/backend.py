@@ -15,6 +15,7 @@ import tvm
 
 from tvm_ios.errors import TuningError
 from tvm_ios.host import default_lanes
+from tvm_ios.profile.fastest_build import Records
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, clock_at_work
@@ -22,7 +23,6 @@ from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios.tuning.ansor.history import apply_history, known_records
 from tvm_ios.tuning.ansor.run import TuningRun, outcome_row
 from tvm_ios.tuning.ansor.tasks import KernelTask, extract_tasks
-from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.options import TuningOptions
 from tvm_ios.tuning.outcome import TuningOutcome
@@ -138,9 +138,7 @@ class AnsorBackend:
         """
         return apply_history(tuple(records), target, without=without)
 
-    def variants(
-        self, records: Sequence[Path], target: tvm.target.Target
-    ) -> Mapping[str, Application]:
+    def variants(self, records: Sequence[Path], target: tvm.target.Target) -> Mapping[str, Records]:
         """Only way to apply logs: the fastest record of each task."""
         return {ANSOR: partial(self.applied, records, target)}
 

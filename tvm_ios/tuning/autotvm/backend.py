@@ -15,6 +15,7 @@ import tvm
 from tvm import autotvm
 
 from tvm_ios.host import default_lanes
+from tvm_ios.profile.fastest_build import Records
 from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.progress import ProgressListener
@@ -25,7 +26,6 @@ from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.autotvm.run import TuningRun, cost_s, outcome_row, quiet
 from tvm_ios.tuning.autotvm.tasks import Layout, blocks_of, config_blocks, extract_tasks
 from tvm_ios.tuning.autotvm.tuners import plan_tuner, require_tuner
-from tvm_ios.tuning.backend import Application
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import guarded_workers
 from tvm_ios.tuning.options import TuningOptions
@@ -58,7 +58,10 @@ class AutoTvmBackend:
         options: TuningOptions,
         progress: ProgressListener | None = None,
     ) -> TuningOutcome:
-        """Measure candidates of every task until the budget is spent."""
+        """Measure candidates of every task until the budget is spent.
+
+        Candidates in the log are not measured again, and new ones are appended to it.
+        """
         begin = time.monotonic()
         time_left = TimeBudget(options.time_budget_s, clock_s=clock_at_work(self.gate))
         gpu = is_gpu_target(target)
@@ -109,9 +112,7 @@ class AutoTvmBackend:
         """Context in which models are compiled with the best records of these logs."""
         return _itself(autotvm.apply_history_best(_load(records, target)))
 
-    def variants(
-        self, records: Sequence[Path], target: tvm.target.Target
-    ) -> Mapping[str, Application]:
+    def variants(self, records: Sequence[Path], target: tvm.target.Target) -> Mapping[str, Records]:
         """Ways to apply records of logs: all of them, and those of one layout at a time.
 
         Of ways that choose the same candidates only one is kept.
