@@ -141,8 +141,10 @@ class _Costs:
         )
         return LayoutCosts(
             blocks_ns=[
-                ns + UNBLOCKED * self._moved_ns(unblocked)
-                for ns, unblocked in zip(blocks_ns, places.unblocked_bytes, strict=True)
+                ns + UNBLOCKED * self._moved_ns(unblocked) + self._plain_ns(convolution)
+                for ns, unblocked, convolution in zip(
+                    blocks_ns, places.unblocked_bytes, places.convolutions, strict=True
+                )
             ],
             channels_last_ns=[
                 ns + self._moved_ns(copied)
@@ -196,6 +198,14 @@ class _Costs:
         """Nanoseconds by TVM's kernels in blocks, about."""
         flops = 0 if placed is None else placed.flops
         return 1 + round(flops / self._flops_per_ns)
+
+    def _plain_ns(self, convolution: relay.Call) -> int:
+        """Nanoseconds to take data out of blocks for a convolution in groups, and results back."""
+        placed = placed_convolution(convolution)
+        if placed is None or not placed.grouped:
+            return 0
+        images = (convolution.args[0].checked_type, convolution.checked_type)
+        return sum(LEAST_MOVE_NS + self._moved_ns(type_bytes(image)) for image in images)
 
     def _moved_ns(self, size_bytes: int) -> int:
         """Nanoseconds to read and write so many bytes, about."""

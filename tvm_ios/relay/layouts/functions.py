@@ -53,6 +53,11 @@ class PlacedConvolution:
         """True if each channel has a kernel of its own."""
         return self.groups == self.channels[0] == self.channels[1] > 1
 
+    @property
+    def grouped(self) -> bool:
+        """True if there are groups of several channels, which TVM leaves as they are in NCHW."""
+        return 1 < self.groups < self.channels[0]
+
     def channels_last(self) -> FusedFunction:
         """Function on data of NHWC."""
         data, result = (
@@ -64,8 +69,15 @@ class PlacedConvolution:
     def in_blocks(self, block: int, *, pads: bool = True) -> FusedFunction | None:
         """Function on whole blocks of channels, to which they are padded; None where they are not.
 
-        Without ``pads`` none are. Few channels of a network's first data stay plain.
+        Without ``pads`` none are. Few channels of a network's first data stay plain, and so does
+        all of a convolution in groups.
         """
+        if self.grouped:
+            read, written = (
+                ("NCHW", (self.images, channels, *size))
+                for channels, size in zip(self.channels, self.sizes, strict=True)
+            )
+            return self._function(self.operator, read, written, self.channels)
         padded = tuple(-(-each // block) * block for each in self.channels)
         inputs, outputs = self.channels
         first = inputs < block and self.groups == 1
