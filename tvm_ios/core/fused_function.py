@@ -5,7 +5,7 @@ A dialect describes what an operator runs; a library looks for patterns that it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["AttributeValue", "FusedFunction", "PrimitiveCall", "TensorType"]
 
@@ -63,6 +63,11 @@ class FusedFunction:
     rounded_to: str | None = None
     """Data type that the result is rounded to in memory; None where it stays as it is computed.
     Parameters of bfloat16 are widened as they are read, and calls compute in float32."""
+
+    def stored_as(self, dtype: str) -> FusedFunction:
+        """The function with parameters and result of a data type in memory."""
+        parameters = tuple(TensorType(each.shape, dtype) for each in self.parameters)
+        return replace(self, parameters=parameters, rounded_to=dtype)
 
     def result_of(self, call: int) -> int:
         """Number of the value that a call makes, by the position of the call."""

@@ -299,7 +299,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
         pad_channels=build.pad_channels,
         race_forms=build.race_forms,
         libraries=libraries,
-        choose_form=form_by_prices(call, libraries, pads=build.pad_channels),
+        choose_form=form_by_prices(
+            call, libraries, pads=build.pad_channels, precision=options.precision
+        ),
     )
     chosen = build_fastest(
         mod,

@@ -16,6 +16,7 @@ from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
+from tvm_ios.core.low_precision import BFLOAT16, Precision
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
@@ -50,7 +51,11 @@ Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
 
 
 def form_by_prices(
-    call: MeasuringCall, libraries: Iterable[OperatorLibrary], *, pads: bool = True
+    call: MeasuringCall,
+    libraries: Iterable[OperatorLibrary],
+    *,
+    pads: bool = True,
+    precision: Precision | None = None,
 ) -> Callable[[tvm.IRModule, tvm.target.Target], ImageForm | None]:
     """Function that chooses the cheapest form, by the models that :func:`cheapest_form` takes.
 
@@ -59,7 +64,7 @@ def form_by_prices(
     liked = [each for each in libraries if each.image_layout is not None]
 
     def chosen(parts: tvm.IRModule, target: tvm.target.Target) -> ImageForm | None:
-        return cheapest_form(parts, target, liked[0], call, pads=pads)
+        return cheapest_form(parts, target, liked[0], call, pads=pads, precision=precision)
 
     return chosen
 
@@ -71,10 +76,12 @@ def cheapest_form(
     call: MeasuringCall,
     *,
     pads: bool = True,
+    precision: Precision | None = None,
 ) -> ImageForm | None:
     """Cheapest form of a model whose batch norms are in parts; None without convolutions.
 
-    Parameters are bound. Without ``pads`` no channels are padded.
+    Parameters are bound. Without ``pads`` no channels are padded. Prices are of float32, but those
+    of convolutions in groups are of the ``precision``: in bfloat16 their layouts differ by more.
 
     Raises
     ------
@@ -92,6 +99,7 @@ def cheapest_form(
             lanes=call.lanes,
             block=float32_lanes(target),
             pads=pads,
+            groups_low=precision is not None and precision.is_low,
         )
         written = costs.written(parts)
         places = image_places(with_written(parts, written), costs.block)
@@ -118,13 +126,21 @@ class _Costs:
     """Costs of forms on one device."""
 
     def __init__(
-        self, *, priced: Priced, speeds: LaneSpeeds, lanes: int, block: int, pads: bool
+        self,
+        *,
+        priced: Priced,
+        speeds: LaneSpeeds,
+        lanes: int,
+        block: int,
+        pads: bool,
+        groups_low: bool,
     ) -> None:
         self._priced = priced
         self._flops_per_ns = SHARE_OF_PEAK * speeds.flops_per_ns * lanes
         self._speeds, self._lanes = speeds, lanes
         self.block = block
         self._pads = pads
+        self._groups_low = groups_low
 
     def of(self, places: ImagePlaces) -> LayoutCosts:
         """Costs of all places of a model."""
@@ -180,7 +196,10 @@ class _Costs:
     ) -> tuple[FusedFunction | None, FusedFunction | None]:
         if placed is None:
             return None, None
-        return placed.in_blocks(self.block, pads=self._pads), placed.channels_last()
+        in_blocks, last = placed.in_blocks(self.block, pads=self._pads), placed.channels_last()
+        if in_blocks is not None and placed.grouped and self._groups_low:
+            return in_blocks.stored_as(BFLOAT16), last.stored_as(BFLOAT16)
+        return in_blocks, last
 
     def _cheapest_ns(
         self, placed: PlacedConvolution | None, library_ns: int | None, *, last: bool
