@@ -110,7 +110,7 @@ def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
     with _workers(who, folder, settings) as (workers, notes):
         prepared = {worker.contestant: found for worker, found in workers.items()}
         errors = {who: found.relative_error for who, found in prepared.items()}
-        require_agreement(subject.stem, errors)
+        require_agreement(subject.stem, errors, exact=not case.network.quantised)
         comparison = compare(
             {worker.contestant.name: partial(turns.time_ns, worker) for worker in workers},
             options=settings.options,
@@ -126,8 +126,10 @@ def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
     )
 
 
-def require_agreement(network: str, errors: Mapping[Contestant, float]) -> None:
-    """Refuse outputs in float32 that differ from TVM's, and those in bfloat16 that are no numbers.
+def require_agreement(
+    network: str, errors: Mapping[Contestant, float], *, exact: bool = True
+) -> None:
+    """Refuse outputs in float32 that differ from TVM's, and others that are no numbers.
 
     Parameters
     ----------
@@ -135,11 +137,13 @@ def require_agreement(network: str, errors: Mapping[Contestant, float]) -> None:
         Network that ran.
     errors
         Largest difference of each output, relative to the largest value, by contestant.
+    exact
+        False for quantised networks, whose reference is the network that they were made of.
     """
     wrong = [
         f"{who.name} by {error:.2g}"
         for who, error in errors.items()
-        if not (error <= TOLERANCE if who.precision == FLOAT32 else math.isfinite(error))
+        if not (error <= TOLERANCE if exact and who.precision == FLOAT32 else math.isfinite(error))
     ]
     if wrong:
         raise PeerError(

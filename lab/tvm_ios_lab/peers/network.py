@@ -165,6 +165,8 @@ class Network:
     """Nodes in an order in which they can run; the last one makes the output. None where the file
     is all there is."""
     input_dtype: str = "float32"
+    quantised: bool = False
+    """Whether the file computes in whole numbers, so that outputs differ from the reference."""
 
     @property
     def is_described(self) -> bool:
@@ -193,6 +195,7 @@ class Network:
                 input_dtype=data["input_dtype"],
                 output=data["output"],
                 macs=data["macs"],
+                quantised=data.get("quantised", False),
                 nodes=tuple(_node(record) for record in data["nodes"]),
             )
         except (KeyError, TypeError, ValueError) as error:
