@@ -8,14 +8,19 @@ import tvm
 from tvm import te, tir
 
 from tests.bfloat16 import nearest, widened
+from tvm_ios.core.stored_type import IN_BFLOAT16, StoredType
 from tvm_ios.host import has_bfloat16, host_target
-from tvm_ios.kernels.stored_types import stored_in_bfloat16
+from tvm_ios.kernels.stored_types import with_stored_types
 
 SIZE = 37
 TIES = (1 + 2**-8, 1 + 3 * 2**-8)
 FINITE = (0.0, -0.0, 1e-40, -1e-45, 1e-38, 65504.0, 3.4e38, -3.4028235e38, *TIES)
 SPECIAL = np.array((np.inf, -np.inf, np.nan, *FINITE), "float32")
 """Infinities, NaN, subnormals, values near the largest, and ties."""
+
+
+def stored_in_bfloat16(kernel, arguments, target=None):
+    return with_stored_types(kernel, dict.fromkeys(arguments, IN_BFLOAT16), target)
 
 
 def lowered(*tensors, vectors=16):
@@ -147,3 +152,55 @@ def test_an_element_whose_address_is_handed_on_is_float32():
 def test_a_kernel_without_such_arguments_is_itself():
     kernel = lowered(*copy())
     assert stored_in_bfloat16(kernel, set()) is kernel
+
+
+WHOLE = [
+    StoredType(dtype="uint8", scale=0.05, zero_point=128),
+    StoredType(dtype="uint8", scale=3.0),
+    StoredType(dtype="int8", scale=0.5, zero_point=-7),
+    StoredType(dtype="int8"),
+]
+
+
+def whole_numbers(values, stored):
+    """Whole numbers by NumPy."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = values * (np.float32(1) / np.float32(stored.scale))
+        limited = np.clip(np.where(np.isnan(values), -np.inf, steps), *stored.steps)
+    return (np.rint(limited) + stored.zero_point).astype(stored.dtype)
+
+
+@pytest.mark.parametrize("vectors", [1, 4, 16])
+@pytest.mark.parametrize("stored", WHOLE, ids=StoredType.as_text)
+def test_whole_numbers_are_the_nearest_ones(stored, vectors):
+    ties = (np.arange(-300, 300) + 0.5) * stored.scale
+    values = np.resize(np.array([*SPECIAL, *ties], "float32"), 640)
+    data = te.placeholder(values.shape, name="data")
+    copied = lowered(data, te.compute(values.shape, lambda i: data[i]), vectors=vectors)
+    kernel = with_stored_types(copied, {1: stored})
+    found = run(kernel, values, shape=values.shape, dtype=stored.dtype)
+    np.testing.assert_array_equal(found, whole_numbers(values, stored))
+
+
+@pytest.mark.parametrize("stored", WHOLE, ids=StoredType.as_text)
+def test_whole_numbers_are_read_as_what_they_stand_for(stored):
+    limits = np.iinfo(stored.dtype)
+    values = np.arange(limits.min, limits.max + 1).astype(stored.dtype)
+    data = te.placeholder(values.shape, name="data")
+    copied = lowered(data, te.compute(values.shape, lambda i: data[i]))
+    found = run(with_stored_types(copied, {0: stored}), values, shape=values.shape, dtype="float32")
+    wanted = (values.astype("int32") - stored.zero_point).astype("float32")
+    np.testing.assert_array_equal(found, wanted * np.float32(stored.scale))
+
+
+def test_arguments_have_types_of_their_own():
+    shape = (SIZE,)
+    left, right = (te.placeholder(shape, name=name) for name in "xy")
+    total = te.compute(shape, lambda i: left[i] + right[i])
+    types = {0: WHOLE[0], 1: IN_BFLOAT16, 2: WHOLE[2]}
+    kernel = with_stored_types(lowered(left, right, total), types)
+    whole = np.arange(SIZE).astype("uint8")
+    other = nearest(np.linspace(-9, 9, SIZE).astype("float32"))
+    found = run(kernel, whole, other, dtype="int8")
+    wanted = (whole.astype("float32") - 128) * np.float32(0.05) + widened(other)
+    np.testing.assert_array_equal(found, whole_numbers(wanted.astype("float32"), WHOLE[2]))

@@ -15,6 +15,7 @@ from tests.relay_modules import typed
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.image_form import cheapest_form
@@ -163,8 +164,7 @@ def test_groups_leave_their_blocks_which_has_a_price():
 
 def test_groups_are_priced_in_the_precision_of_the_call():
     def price_ns(function: FusedFunction) -> int:
-        in_memory = {function.rounded_to, *(each.dtype for each in function.parameters)}
-        is_low = in_memory == {"bfloat16"}
+        is_low = {function.rounded_to, *function.stored} == {IN_BFLOAT16}
         return 100_000 if is_low == (layout_in(function) == CHANNELS_LAST) else 5_000_000
 
     low = Precision(dtype="bfloat16")

@@ -13,10 +13,12 @@ from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build
 from tvm_ios.relay.extract import extract
+from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.rewrite import rewrite
@@ -166,6 +168,43 @@ def test_float16(nets, layout):
     staged = assert_merges_right(nets, module, params, conversion=conversion, atol=2e-2)
     (merged,) = _convolutions(staged)
     assert merged.convolution.layout.endswith("float16/float16/float32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_whole_numbers(nets, layout):
+    read, written = (
+        StoredType(dtype="uint8", scale=scale, zero_point=zero)
+        for scale, zero in ((0.05, 120), (0.02, 99))
+    )
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    value = fake_quantize(data, read)
+    outputs = []
+    for number, (kernel, padding) in enumerate(CASES["1x1 and 3x3"]):
+        shape = (16 * (1 + number), 16, *kernel)
+        steps = np.random.default_rng(number).integers(-127, 127, shape, endpoint=True)
+        steps[:, 0, 0, 0] = 127
+        weight = relay.const((steps * (1e-3 + number * 1e-4)).astype("float32"))
+        made = relay.nn.conv2d(
+            value, weight, padding=padding, channels=shape[0], kernel_size=kernel
+        )
+        made = fake_quantize(relay.nn.relu(made), written)
+        outputs.append(relay.nn.max_pool2d(made, (2, 2)))
+    module = tvm.IRModule.from_expr(relay.Function([data], relay.Tuple(outputs)))
+    module = relay.transform.InferType()(module)
+    conversion = Conversion(desired_layout=layout)
+    prepared = prepare(module, None, "llvm -mcpu=cascadelake", conversion=conversion)
+    graph = prepared.extraction.graph
+    merged = rewrite(prepared.module, merged_schedule(graph))
+    values = nets.random_input(module)
+    actual, expected = (
+        nets.run(build(each, nets.target).factory, values) for each in (merged, prepared.module)
+    )
+    (convolution,) = [op for op in extract(merged).graph.operators if op.convolution is not None]
+    assert "uint8/int8/float32" in convolution.convolution.layout
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert np.abs(ours).max() > 0
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tvm_ios.core.stored_type import StoredType
+
 __all__ = ["AttributeValue", "FusedFunction", "PrimitiveCall", "TensorType"]
 
 AttributeValue = bool | int | float | str | None | tuple["AttributeValue", ...]
@@ -60,14 +62,19 @@ class FusedFunction:
     function's."""
     constants: frozenset[int] = frozenset()
     """Parameters that are the same in every run, unless somebody sets them between runs."""
-    rounded_to: str | None = None
-    """Data type that the result is rounded to in memory; None where it stays as it is computed.
-    Parameters of bfloat16 are widened as they are read, and calls compute in float32."""
+    stored: tuple[StoredType | None, ...] = ()
+    """Types in memory of parameters that are made float32 of as they are read, None of others;
+    empty where there are none. Calls compute in float32."""
+    rounded_to: StoredType | None = None
+    """Type that the result is rounded to in memory; None where it stays as it is computed."""
 
-    def stored_as(self, dtype: str) -> FusedFunction:
-        """The function with parameters and result of a data type in memory."""
-        parameters = tuple(TensorType(each.shape, dtype) for each in self.parameters)
-        return replace(self, parameters=parameters, rounded_to=dtype)
+    def stored_as(self, *types: StoredType) -> FusedFunction:
+        """The function with parameters of these types in memory, and its result of the first."""
+        parameters = tuple(
+            TensorType(each.shape, stored.dtype)
+            for each, stored in zip(self.parameters, types, strict=True)
+        )
+        return replace(self, parameters=parameters, stored=types, rounded_to=types[0])
 
     def result_of(self, call: int) -> int:
         """Number of the value that a call makes, by the position of the call."""

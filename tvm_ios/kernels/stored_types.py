@@ -1,4 +1,4 @@
-"""Kernels of float32 that read or write some of their arguments in bfloat16.
+"""Kernels of float32 that read or write some of their arguments in other types.
 
 Comes after a kernel is lowered: it computes in float32 as ever, and only what it loads and stores
 changes. TVM's LLVM has no bfloat16, so numbers are widened and rounded by their bits.
@@ -6,7 +6,7 @@ changes. TVM's LLVM has no bfloat16, so numbers are widened and rounded by their
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from math import prod
 
 import tvm
@@ -14,9 +14,11 @@ from tvm import tir
 from tvm.target.codegen import target_has_features
 from tvm.tir.stmt_functor import ir_transform, post_order_visit
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.stored_type import StoredType
+from tvm_ios.kernels.whole_numbers import number_of, steps_of
 
-__all__ = ["stored_in_bfloat16"]
+__all__ = ["with_stored_types"]
 
 BITS = "uint16"
 """Type by which kernels load and store bfloat16: with its own, TVM crashes at pointers."""
@@ -33,19 +35,19 @@ HALF, ROUNDER, QUIET = 16, 0x7FFF, 0x40
 """Bits that bfloat16 lacks, largest rest that is rounded down, and the bit of a quiet NaN."""
 
 
-def stored_in_bfloat16(
+def with_stored_types(
     kernel: tir.PrimFunc,
-    arguments: Collection[int],
+    arguments: Mapping[int, StoredType],
     target: tvm.target.Target | None = None,
     *,
     results: int = 1,
 ) -> tir.PrimFunc:
-    """Lowered kernel with some arguments, by position, of bfloat16 in place of float32.
+    """Lowered kernel with arguments of other types, by position, in place of float32.
 
-    The last arguments are the results. Numbers are rounded to the nearest, ties to even; NaN stays
-    NaN. What a kernel sums up in its result, and what it gives other functions the address of, is
-    float32 in memory of its own. Where the target has an instruction that rounds vectors, it is
-    used; it makes zeros of subnormal numbers.
+    The last arguments are the results. Numbers are rounded to the nearest, ties to even. NaN stays
+    NaN in bfloat16, and is the least whole number. What a kernel sums up in its result, and what it
+    gives other functions the address of, is float32 in memory of its own. Where the target has an
+    instruction that rounds vectors to bfloat16, it is used; it makes zeros of subnormal numbers.
     """
     if not arguments:
         return kernel
@@ -57,36 +59,44 @@ class _Storing:
     """Exchange of arguments of one kernel."""
 
     def __init__(
-        self, kernel: tir.PrimFunc, arguments: Collection[int], *, results: int, rounds: bool
+        self,
+        kernel: tir.PrimFunc,
+        arguments: Mapping[int, StoredType],
+        *,
+        results: int,
+        rounds: bool,
     ) -> None:
         self._kernel = kernel
         self._rounds = rounds
         self._buffers = dict(kernel.buffer_map.items())
         self._pointers: dict[tir.Var, tir.Var] = {}
-        """Pointers to numbers of bfloat16 by those to float32 that they replace."""
+        """Pointers to numbers in memory by those to float32 that they replace."""
+        self._types: dict[tir.Var, StoredType] = {}
+        """Types in memory by the replaced pointers."""
         self._stored: dict[tir.Buffer, tir.Buffer] = {}
-        self._copied: list[tuple[tir.Buffer, tir.Buffer, bool]] = []
-        """Arguments, float32 memory in their place, and whether they are results."""
-        for number in sorted(arguments):
+        self._copied: list[tuple[tir.Buffer, tir.Buffer, StoredType, bool]] = []
+        """Arguments, float32 memory in their place, types, and whether they are results."""
+        for number, stored in sorted(arguments.items()):
             is_result = number >= len(kernel.params) - results
-            self._exchange(kernel.params[number], is_result=is_result)
+            self._exchange(kernel.params[number], stored, is_result=is_result)
 
-    def _exchange(self, parameter: tir.Var, *, is_result: bool) -> None:
+    def _exchange(self, parameter: tir.Var, type_: StoredType, *, is_result: bool) -> None:
         buffer = self._buffers[parameter]
-        stored = tir.decl_buffer(buffer.shape, BFLOAT16, buffer.name)
+        stored = tir.decl_buffer(buffer.shape, type_.dtype, buffer.name)
         self._buffers[parameter] = stored
         if _has_to_be_float32(self._kernel.body, buffer.data):
             floats = tir.decl_buffer(buffer.shape, FLOAT32, buffer.name, data=buffer.data)
-            self._copied.append((stored, floats, is_result))
+            self._copied.append((stored, floats, type_, is_result))
         else:
             self._pointers[buffer.data] = stored.data
+            self._types[buffer.data] = type_
 
     def kernel(self) -> tir.PrimFunc:
         """The kernel with other arguments."""
         kinds = ["tir.BufferLoad", "tir.BufferStore", "tir.Call", "tir.LetStmt"]
         body = ir_transform(self._kernel.body, self._before, self._after, kinds)
-        for stored, floats, is_result in self._copied:
-            body = _with_copy(body, stored, floats, is_result=is_result)
+        for stored, floats, type_, is_result in self._copied:
+            body = _with_copy(body, stored, floats, type_, is_result=is_result)
         return tir.PrimFunc(
             self._kernel.params, body, self._kernel.ret_type, self._buffers, self._kernel.attrs
         )
@@ -94,7 +104,8 @@ class _Storing:
     def _before(self, node: tir.Stmt | tir.PrimExpr) -> tir.Stmt | tir.PrimExpr | None:
         if isinstance(node, tir.LetStmt) and _points_to(node.value) in self._pointers:
             element = node.var.type_annotation.element_type
-            pointer = tvm.ir.PointerType(tvm.ir.PrimType(_like(BITS, element)))
+            self._types[node.var] = stored = self._types[_points_to(node.value)]
+            pointer = tvm.ir.PointerType(tvm.ir.PrimType(_like(_bits_of(stored), element)))
             self._pointers[node.var] = tir.Var(node.var.name, pointer)
         if not isinstance(node, tir.Call) or not node.op.same_as(ADDRESS):
             return None
@@ -109,11 +120,12 @@ class _Storing:
             return None if pointer is None else tir.LetStmt(pointer, node.value, node.body)
         if isinstance(node, tir.Call) or node.buffer.data not in self._pointers:
             return None
+        stored = self._types[node.buffer.data]
         if isinstance(node, tir.BufferLoad):
-            return _widened(self._load(node))
+            return _read(self._load(node), stored)
         value = tir.Var("exact", node.value.dtype)
-        at_once = self._rounds and _lanes(value) in INSTRUCTIONS
-        rounded = _rounded_at_once(value) if at_once else _rounded(value)
+        at_once = self._rounds and not stored.is_whole and _lanes(value) in INSTRUCTIONS
+        rounded = _rounded_at_once(value) if at_once else _written(value, stored)
         store = tir.BufferStore(self._place(node.buffer), rounded, node.indices)
         return tir.LetStmt(value, node.value, store)
 
@@ -125,27 +137,32 @@ class _Storing:
         if buffer not in self._stored:
             pointer = self._pointers[buffer.data]
             # TVM makes buffers of vectors of those that only vectors are loaded from.
-            dtype = _like(BITS, buffer)
+            dtype = _like(_bits_of(self._types[buffer.data]), buffer)
             self._stored[buffer] = tir.decl_buffer(buffer.shape, dtype, buffer.name, data=pointer)
         return self._stored[buffer]
 
 
 def _with_copy(
-    body: tir.Stmt, stored: tir.Buffer, floats: tir.Buffer, *, is_result: bool
+    body: tir.Stmt,
+    stored: tir.Buffer,
+    floats: tir.Buffer,
+    type_: StoredType,
+    *,
+    is_result: bool,
 ) -> tir.Stmt:
     """Statement that computes in a copy of float32: of an operand at its begin, or a result."""
     count = prod(map(int, stored.shape))
     bits, numbers = (
         tir.decl_buffer((count,), dtype, each.name, data=each.data)
-        for each, dtype in ((stored, BITS), (floats, FLOAT32))
+        for each, dtype in ((stored, _bits_of(type_)), (floats, FLOAT32))
     )
     place = tir.Var("place", "int32")
     if is_result:
         value = tir.Var("exact", FLOAT32)
-        store = tir.BufferStore(bits, _rounded(value), [place])
+        store = tir.BufferStore(bits, _written(value, type_), [place])
         copy = tir.LetStmt(value, tir.BufferLoad(numbers, [place]), store)
     else:
-        copy = tir.BufferStore(numbers, _widened(tir.BufferLoad(bits, [place])), [place])
+        copy = tir.BufferStore(numbers, _read(tir.BufferLoad(bits, [place]), type_), [place])
     loop = tir.For(place, 0, count, tir.ForKind.SERIAL, copy)
     both = tir.SeqStmt([body, loop] if is_result else [loop, body])
     return tir.Allocate(floats.data, FLOAT32, [count], tir.const(True, "bool"), both)
@@ -177,6 +194,24 @@ def _points_to(value: tir.PrimExpr) -> tir.Var | None:
     if isinstance(value, tir.Call) and value.op.same_as(ADDRESS):
         return value.args[0].buffer.data
     return None
+
+
+def _bits_of(stored: StoredType) -> str:
+    """Type by which kernels load and store numbers."""
+    return stored.dtype if stored.is_whole else BITS
+
+
+def _read(bits: tir.PrimExpr, stored: StoredType) -> tir.PrimExpr:
+    """Number of float32 that is in memory in another type."""
+    return number_of(bits, stored) if stored.is_whole else _widened(bits)
+
+
+def _written(number: tir.Var, stored: StoredType) -> tir.PrimExpr:
+    """What memory has of a number of float32 in another type."""
+    if not stored.is_whole:
+        return _rounded(number)
+    whole = steps_of(number, stored) + _filled(stored.zero_point, number, "int32")
+    return tir.Cast(_like(stored.dtype, number), whole)
 
 
 def _widened(bits: tir.PrimExpr) -> tir.PrimExpr:
@@ -213,7 +248,7 @@ def _lanes(number: tir.PrimExpr | tir.Buffer | tvm.ir.PrimType) -> int:
     return int(str(number.dtype).partition("x")[2] or 1)
 
 
-def _filled(value: int, number: tir.PrimExpr) -> tir.PrimExpr:
-    one = tir.const(value, "uint32")
+def _filled(value: int, number: tir.PrimExpr, dtype: str = "uint32") -> tir.PrimExpr:
+    one = tir.const(value, dtype)
     lanes = _lanes(number)
     return one if lanes == 1 else tir.Broadcast(one, lanes)

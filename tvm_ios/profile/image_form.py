@@ -16,7 +16,8 @@ from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
-from tvm_ios.core.low_precision import BFLOAT16, Precision
+from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
@@ -197,8 +198,9 @@ class _Costs:
         if placed is None:
             return None, None
         in_blocks, last = placed.in_blocks(self.block, pads=self._pads), placed.channels_last()
-        if in_blocks is not None and placed.grouped and self._groups_low:
-            return in_blocks.stored_as(BFLOAT16), last.stored_as(BFLOAT16)
+        if in_blocks is not None and placed.grouped and self._groups_low and not placed.whole:
+            low = (IN_BFLOAT16,) * 2
+            return in_blocks.stored_as(*low), last.stored_as(*low)
         return in_blocks, last
 
     def _cheapest_ns(

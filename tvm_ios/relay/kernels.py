@@ -18,7 +18,7 @@ from tvm.relay.backend import te_compiler
 
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.kernels.lowering_context import LOWER_PASSES
-from tvm_ios.kernels.stored_types import stored_in_bfloat16
+from tvm_ios.kernels.stored_types import with_stored_types
 from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic
 from tvm_ios.relay.context import remarks_logged
 from tvm_ios.relay.dataflow import copy_call, local_function, rebuild, with_body
@@ -88,7 +88,7 @@ def lower_kernels(
             if found is not None:
                 stem, code = found
                 code = with_arithmetic(code) if vectors else code
-                code = stored_in_bfloat16(code, stored.arguments, target, results=stored.results)
+                code = with_stored_types(code, stored.arguments, target, results=stored.results)
                 yield digest, LoweredKernel(stem, code, digest)
 
 

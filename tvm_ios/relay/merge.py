@@ -19,6 +19,7 @@ from tvm import relay
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.extract import Extraction
@@ -132,12 +133,13 @@ def _merged_call(
 
     def replace(position: int, array: np.ndarray) -> None:
         arguments[position] = constant(array)
-        type_ = relay.TensorType(array.shape, str(array.dtype))
-        parameters[position] = relay.Var(function.params[position].name_hint, type_)
+        old = function.params[position]
+        type_ = relay.TensorType(array.shape, old.checked_type.dtype)
+        parameters[position] = relay.Var(old.name_hint, type_)
 
     weights = [values_of(call.args[own.weight]) for call, own in zip(calls, patterns, strict=True)]
     replace(pattern.weight, _merged_weight(weights, geometry, pattern.kernel_axes))
-    if pattern.weight in pattern.stored.parameters:
+    if pattern.stored.parameters.get(pattern.weight) == IN_BFLOAT16:
         arguments[pattern.weight] = rounded_constant(arguments[pattern.weight])
     for step, position in enumerate(pattern.channelwise):
         values = [
@@ -146,10 +148,8 @@ def _merged_call(
         ]
         replace(position, np.concatenate(values, axis=_channel_axis(pattern, values[0])))
     body = _merged_body(function, pattern, parameters, geometry)
-    rounds = pattern.stored.rounds_result
-    whole = with_stored_types(
-        _fused(parameters, body), pattern.stored.parameters, rounds_result=rounds
-    )
+    stored = pattern.stored
+    whole = with_stored_types(_fused(parameters, body), stored.parameters, stored.result)
     return relay.Call(whole, arguments)
 
 
@@ -220,7 +220,8 @@ def _slice_call(
     low = str(output.dtype) == BFLOAT16
     source = relay.Var("merged", relay.TensorType(output.shape, FLOAT32) if low else output)
     body = relay.strided_slice(source, begin=[begin], end=[end], strides=[1], axes=[axis])
-    function = with_stored_types(_fused([source], body), [0] if low else [], rounds_result=low)
+    stored = IN_BFLOAT16 if low else None
+    function = with_stored_types(_fused([source], body), {0: stored} if stored else {}, stored)
     return relay.Call(function, [convolution])
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import relay
 from tvm.ir.transform import PassContext, Sequential
+from tvm.target.codegen import target_has_features
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.low_precision import LowPrecision
@@ -23,6 +24,7 @@ from tvm_ios.host import has_bfloat16
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import all_calls, rebuild
 from tvm_ios.relay.extract import Extraction, extract, is_prepared, unlabelled_calls
+from tvm_ios.relay.functions.quantised import is_fake_quantize
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
 from tvm_ios.relay.transforms.bfloat16 import in_bfloat16
 from tvm_ios.relay.transforms.bound_model import with_parameters
@@ -30,6 +32,7 @@ from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, may_be_held_back, optimize
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers, in_whole_numbers
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -39,6 +42,8 @@ __all__ = ["PreparedModule", "converted_model", "prepare", "with_low_precision"]
 
 ROUNDING = {"cascadelake": "cooperlake"}
 """Processors of LLVM, by those that differ from them in bfloat16 only."""
+PRODUCTS_OF_BYTES = "avx512vnni"
+"""LLVM's name of what processors have that multiply bytes by fours."""
 HEAVY = ("conv", "dense", "matmul", "pool")
 
 
@@ -101,8 +106,9 @@ def prepare(
         unknown or of the wrong shape or type, or TVM does not have the target.
     """
     chosen = resolve_target(target)
-    typed = fold_empty_tensors(check_module(mod))
+    typed = in_numbers(fold_empty_tensors(check_module(mod)))
     arrays = check_parameters(typed["main"], params)
+    quantised = any(map(is_fake_quantize, all_calls(typed["main"].body)))
     notes: list[str] = []
     free = [parameter.name_hint for parameter in typed["main"].params]
     if params is None and len(free) > 1:
@@ -136,13 +142,18 @@ def prepare(
             "instruments or required passes of the PassContext make TVM's pipeline run whole: "
             "norms and attention are several kernels each, libraries may find fewer operators"
         )
-    return PreparedModule(
+    made = PreparedModule(
         module=_portable(fused.module),
         params=dict(fused.params),
         target=chosen,
         sunk=fused.sunk,
         notes=tuple(notes),
     )
+    if not quantised:
+        return made
+    # Without such instructions products of whole numbers are slower than those of float32.
+    products = bits_may_change() and bool(target_has_features(PRODUCTS_OF_BYTES, chosen))
+    return replace(made, module=in_whole_numbers(made.extraction, products=products))
 
 
 def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:

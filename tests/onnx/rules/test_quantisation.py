@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.onnx.forms import model_of, operators_of, require_same
+from tests.onnx.forms import model_of, operators_of, parsed, require_same
 
 BY_REFERENCE = 19
 """The opset from which onnx's reference knows these operators."""
@@ -109,3 +109,24 @@ def test_constants_of_half_a_byte_get_a_whole_one(dtype, zero):
     model = model_of("DequantizeLinear", {}, constants=constants, opset=21)
     made = require_same(model, {})
     assert {each.data_type for each in made.graph.initializer} <= {1, 2, 3}
+
+
+@pytest.mark.parametrize("zeros", ["0", "3"])
+@pytest.mark.parametrize("left", ["a", "turned"])
+def test_products_of_whole_numbers_that_become_numbers_are_products_of_numbers(zeros, left):
+    weights = ", ".join(map(str, RNG.integers(-127, 127, 20)))
+    text = f"""
+        net (float[3, 4] x) => (float[3, 5] y)
+        <int8[4, 5] w = {{{weights}}}, int8 wz = {{{zeros}}}, float[5] scales = {{1, 2, 3, 4, 5}}>
+        {{
+            a, scale, zero = DynamicQuantizeLinear(x)
+            turned = Transpose<perm = [0, 1]>(a)
+            whole = MatMulInteger({left}, w, zero, wz)
+            number = Cast<to = 1>(whole)
+            factors = Mul(scale, scales)
+            y = Mul(number, factors)
+        }}
+    """
+    x = RNG.standard_normal((3, 4)).astype("float32")
+    made = require_same(parsed(text), {"x": x}, by=("runtime",), rtol=1e-4, atol=1e-5)
+    assert {"MatMul", "MatMulInteger"} & {*operators_of(made)} == {"MatMul"}

@@ -9,6 +9,7 @@ import pytest
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.relay.functions.stored_types import with_stored_types
 
@@ -87,10 +88,14 @@ def test_casts_at_the_edges_are_types_of_parameters_and_of_the_result(nets):
     data, other = (relay.var(name, shape=IMAGE.shape) for name in ("data", "other"))
     plain = nets.fused(relay.nn.relu(data + other), data, other)
     exact = describe_function(plain)
-    stored = describe_function(with_stored_types(plain, [1], rounds_result=True))
-    low = TensorType(IMAGE.shape, "bfloat16")
-    assert stored == replace(exact, parameters=(IMAGE, low), rounded_to="bfloat16")
-    assert exact.rounded_to is None
-    assert describe_function(with_stored_types(plain, [0], rounds_result=False)) == replace(
-        exact, parameters=(low, IMAGE)
+    stored = describe_function(
+        with_stored_types(plain, dict.fromkeys([1], IN_BFLOAT16), IN_BFLOAT16)
     )
+    low = TensorType(IMAGE.shape, "bfloat16")
+    assert stored == replace(
+        exact, parameters=(IMAGE, low), stored=(None, IN_BFLOAT16), rounded_to=IN_BFLOAT16
+    )
+    assert exact.rounded_to is None
+    assert describe_function(
+        with_stored_types(plain, dict.fromkeys([0], IN_BFLOAT16), None)
+    ) == replace(exact, parameters=(low, IMAGE), stored=(IN_BFLOAT16, None))

@@ -6,6 +6,7 @@ import tvm
 from tvm import relay
 
 from tests.relay_modules import typed
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.relay.functions.stored_types import computed_in_float32, with_stored_types
 
 SHAPE = (2, 8)
@@ -25,13 +26,13 @@ def types_of(given):
 
 def test_casts_at_the_edges_are_told_apart_from_what_is_computed():
     plain = function()
-    stored = with_stored_types(plain, [1], rounds_result=True)
+    stored = with_stored_types(plain, dict.fromkeys([1], IN_BFLOAT16), IN_BFLOAT16)
     assert types_of(stored) == ["float32", "bfloat16"]
     assert stored.ret_type.dtype == "bfloat16"
     assert "Primitive" in stored.attrs
     found = computed_in_float32(stored)
-    assert (found.parameters, found.rounds_result) == ({1}, True)
-    assert found.arguments == {1, 2}
+    assert (found.parameters, found.result) == ({1: IN_BFLOAT16}, IN_BFLOAT16)
+    assert found.arguments == dict.fromkeys((1, 2), IN_BFLOAT16)
     tvm.ir.assert_structural_equal(found.computed, plain, map_free_vars=True)
 
 
@@ -63,24 +64,26 @@ def test_fields_of_a_tuple_are_arguments_of_their_own():
     x = relay.var("x", type_annotation=relay.TupleType([relay.TensorType(SHAPE)] * 2))
     y = relay.var("y", shape=SHAPE)
     body = relay.TupleGetItem(x, 0) + y
-    stored = with_stored_types(typed(relay.Function([x, y], body))["main"], [1], rounds_result=True)
-    assert computed_in_float32(stored).arguments == {2, 3}
+    stored = with_stored_types(
+        typed(relay.Function([x, y], body))["main"], dict.fromkeys([1], IN_BFLOAT16), IN_BFLOAT16
+    )
+    assert computed_in_float32(stored).arguments == dict.fromkeys((2, 3), IN_BFLOAT16)
 
 
 def test_several_results_are_rounded_together():
     x = relay.var("x", shape=SHAPE)
     plain = typed(relay.Function([x], relay.split(relay.nn.relu(x), 2, axis=1).astuple()))["main"]
-    stored = with_stored_types(plain, [0], rounds_result=True)
+    stored = with_stored_types(plain, dict.fromkeys([0], IN_BFLOAT16), IN_BFLOAT16)
     assert {str(each.dtype) for each in stored.ret_type.fields} == {"bfloat16"}
     found = computed_in_float32(stored)
-    assert (found.arguments, found.results, found.is_mixed) == ({0, 1, 2}, 2, False)
+    assert (set(found.arguments), found.results, found.is_mixed) == ({0, 1, 2}, 2, False)
     tvm.ir.assert_structural_equal(found.computed, plain, map_free_vars=True)
 
 
 def test_fields_of_a_parameter_are_cast_one_by_one():
     x = relay.var("x", type_annotation=relay.TupleType([relay.TensorType(SHAPE)] * 2))
     plain = typed(relay.Function([x], relay.TupleGetItem(x, 1) + relay.TupleGetItem(x, 0)))["main"]
-    stored = with_stored_types(plain, [0], rounds_result=False)
+    stored = with_stored_types(plain, dict.fromkeys([0], IN_BFLOAT16), None)
     found = computed_in_float32(stored)
-    assert (found.arguments, found.is_mixed) == ({0, 1}, True)
+    assert (set(found.arguments), found.is_mixed) == ({0, 1}, True)
     tvm.ir.assert_structural_equal(found.computed, plain, map_free_vars=True)

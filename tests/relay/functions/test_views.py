@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tvm import relay
 
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.functions.views import view_of
@@ -107,7 +108,9 @@ def test_work_after_a_slice_needs_a_kernel(nets):
 
 
 def views_of(function, stored, *, rounds):
-    low = with_stored_types(function, stored, rounds_result=rounds)
+    low = with_stored_types(
+        function, dict.fromkeys(stored, IN_BFLOAT16), IN_BFLOAT16 if rounds else None
+    )
     return view_of(low, [relay.var("argument", parameter.checked_type) for parameter in low.params])
 
 

@@ -15,6 +15,7 @@ from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 __all__ = [
     "chosen_steps",
     "dequantised",
+    "number_of_product",
     "steps",
     "zero_points",
 ]
@@ -109,6 +110,35 @@ def chosen_steps(node: ir.Node, op: Builder) -> Outputs:
     place = op.op("Clip", op.op("Sub", zero, op.op("Div", low, scale)), zero, most)
     place = op.op("Cast", op.op("Round", place), to=ir.DataType.UINT8)
     return [op.op("QuantizeLinear", value, scale, place), scale, place]
+
+
+@rule("Cast")
+def number_of_product(node: ir.Node, op: Builder) -> Outputs:
+    """A product of whole numbers by constant ones that becomes float32 is one of float32.
+
+    The zero point of the left matrix is subtracted from the products: they are of the whole numbers
+    themselves, which lie in memory as they are.
+    """
+    product = required(node).producer()
+    if product is None or product.op_type != "MatMulInteger" or len(product.inputs) != _WHOLE:
+        return None
+    left, right, zero, zeros = product.inputs
+    weight, other = constant(right), constant(zeros)
+    if weight is None or other is None or weight.ndim != 2 or left is None or zero is None:
+        return None
+    if dtype_of(node.outputs[0]) != np.float32 or int(np.prod(extents(zero))) != 1:
+        return None
+    steps = (weight.astype("int32") - other.astype("int32")).astype("float32")
+    one, none = op.const(1, "float32"), op.const(np.zeros((), dtype_of(left)))
+    made = op.op("MatMul", op.op("DequantizeLinear", left, one, none), op.const(steps))
+    if (known := constant(zero)) is not None and not known.any():
+        return made
+    shift = op.op("Cast", op.reshape(zero, ()), to=ir.DataType.FLOAT)
+    return op.op("Sub", made, op.op("Mul", shift, op.const(steps.sum(axis=0))))
+
+
+_WHOLE = 4
+"""Inputs of a product of whole numbers in the normal form: matrices and their zero points."""
 
 
 @rule("MatMulInteger")

@@ -13,7 +13,6 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.graph import Convolution
-from tvm_ios.core.low_precision import BFLOAT16
 from tvm_ios.relay.constants import is_array
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.functions.stored_types import StoredFunction, computed_in_float32
@@ -30,7 +29,7 @@ class ConvolutionPattern:
     """Parts of a fused convolution, as positions among the function's parameters."""
 
     stored: StoredFunction
-    """The function in float32, and what it keeps in bfloat16."""
+    """The function in float32, and types that values have in memory."""
     convolution: relay.Call
     steps: tuple[relay.Call, ...]
     """Pointwise operators after the convolution, in the order they run."""
@@ -83,8 +82,8 @@ def match_convolution(function: relay.Function) -> ConvolutionPattern | None:
         epilogue.append(text)
         channelwise.extend(extra)
         inner = step
-    if stored.rounds_result:
-        epilogue.append(BFLOAT16)
+    if stored.result is not None:
+        epilogue.append(stored.result.as_text())
     data, weight = (positions[argument] for argument in convolution.args)
     used = [data, weight, *channelwise]
     if sorted(used) != list(range(len(function.params))):

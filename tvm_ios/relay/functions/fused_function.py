@@ -17,7 +17,6 @@ from tvm_ios.core.fused_function import (
     PrimitiveCall,
     TensorType,
 )
-from tvm_ios.core.low_precision import BFLOAT16
 from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.functions.stored_types import computed_in_float32
 
@@ -34,7 +33,7 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
     Remembered for the last few thousand functions, as each contestant of a race is lowered with it.
     """
     stored = computed_in_float32(function)
-    rounded = BFLOAT16 if stored.rounds_result else None
+    in_memory = tuple(stored.parameters.get(number) for number in range(len(function.params)))
     try:
         types = [_tensor_type(parameter.checked_type) for parameter in function.params]
         function = stored.computed
@@ -45,7 +44,12 @@ def describe_function(function: relay.Function) -> FusedFunction | None:
         return None
     if not calls or values.get(function.body) != len(types) + len(calls) - 1:
         return None
-    return FusedFunction(parameters=tuple(types), calls=tuple(calls), rounded_to=rounded)
+    return FusedFunction(
+        parameters=tuple(types),
+        calls=tuple(calls),
+        stored=in_memory if any(in_memory) else (),
+        rounded_to=stored.result,
+    )
 
 
 class _UndescribedError(Exception):

@@ -1,47 +1,57 @@
-"""Fused functions that compute in float32 and keep some values in memory as bfloat16.
+"""Fused functions that compute in float32 and keep some values in memory in other types.
 
-Such a function casts these parameters as it reads them, and its result as it writes that. Whoever
-computes it reads the function in float32 and the types apart.
+These are bfloat16, and whole numbers that stand for others. Such a function casts these parameters
+as it reads them, and its result as it writes that. Whoever computes it reads the function in
+float32 and the types apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 import tvm
 from tvm import relay
 
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.stored_type import IN_BFLOAT16, StoredType
 from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, resolve_field
+from tvm_ios.relay.functions.quantised import (
+    DEQUANTIZE,
+    QUANTIZE,
+    dequantize,
+    quantize,
+    stored_type_of,
+)
 
-__all__ = ["StoredFunction", "computed_in_float32", "with_stored_types"]
+__all__ = ["StoredFunction", "computed_in_float32", "typed", "with_stored_types"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFunction:
-    """A fused function in float32, and what it keeps in bfloat16."""
+    """A fused function in float32, and types that its values have in memory."""
 
     computed: relay.Function
     """Fused, typed function without the casts."""
-    parameters: frozenset[int] = frozenset()
-    """Positions of parameters that are kept in bfloat16."""
-    rounds_result: bool = False
-    """True if the result is kept in bfloat16."""
+    parameters: Mapping[int, StoredType] = field(default_factory=dict)
+    """Types of parameters that are not in memory as they are computed with, by position."""
+    result: StoredType | None = None
+    """Type of the result in memory; None where that is as it is computed."""
 
     @property
-    def arguments(self) -> frozenset[int]:
-        """Positions of the kernel's arguments in bfloat16; fields of a tuple count one by one."""
-        found: set[int] = set()
+    def arguments(self) -> dict[int, StoredType]:
+        """Types of such arguments of the kernel by position; fields of a tuple count one by one."""
+        found: dict[int, StoredType] = {}
         place = 0
         types = [parameter.checked_type for parameter in self.computed.params]
         for number, type_ in enumerate((*types, self.computed.ret_type)):
             behind = place + len(_fields_of(type_))
-            if number in self.parameters or (number == len(types) and self.rounds_result):
-                found.update(range(place, behind))
+            stored = self.result if number == len(types) else self.parameters.get(number)
+            if stored is not None:
+                found.update(dict.fromkeys(range(place, behind), stored))
             place = behind
-        return frozenset(found)
+        return found
 
     @property
     def results(self) -> int:
@@ -50,25 +60,28 @@ class StoredFunction:
 
     @property
     def is_mixed(self) -> bool:
-        """True if some arguments are kept in bfloat16, but not all."""
+        """True if not all values have one type in memory."""
         count = len(self.computed.params)
-        return 0 < len(self.parameters) + self.rounds_result < count + 1
+        types = {self.parameters.get(number) for number in range(count)}
+        return len({*types, self.result}) > 1
 
 
 @lru_cache(maxsize=4096)
 def computed_in_float32(function: relay.Function) -> StoredFunction:
     """Fused, typed function without casts of what it reads and writes; itself where it has none.
 
-    A parameter that is also read in bfloat16 keeps its type.
+    A parameter that is also read otherwise keeps its type.
     """
     casts, others = _casts_of_parameters(function)
-    stored = [
-        number
-        for number, parameter in enumerate(function.params)
-        if parameter in casts and parameter not in others
-    ]
-    body = _before_rounding(function.body)
-    if not stored and body is None:
+    stored: dict[int, StoredType] = {}
+    for number, parameter in enumerate(function.params):
+        if parameter in casts and parameter not in others:
+            types = {*map(_type_of_read, casts[parameter])}
+            (only, *more) = types
+            if only is not None and not more:
+                stored[number] = only
+    result, body = _before_rounding(function.body)
+    if not stored and result is None:
         return StoredFunction(computed=function)
     known: dict[relay.Expr, relay.Expr] = {}
     parameters = list(function.params)
@@ -78,52 +91,85 @@ def computed_in_float32(function: relay.Function) -> StoredFunction:
         for cast in casts[old]:
             read = cast.args[0]
             known[cast] = new if read == old else relay.TupleGetItem(new, read.index)
-    made = rebuild(function.body if body is None else body, known, copy_call)
+    made = rebuild(body, known, copy_call)
     return StoredFunction(
-        computed=_typed(relay.Function(parameters, made, attrs=function.attrs)),
-        parameters=frozenset(stored),
-        rounds_result=body is not None,
+        computed=typed(relay.Function(parameters, made, attrs=function.attrs)),
+        parameters=stored,
+        result=result,
     )
 
 
 def with_stored_types(
-    function: relay.Function, parameters: Collection[int], *, rounds_result: bool
+    function: relay.Function,
+    parameters: Mapping[int, StoredType],
+    result: StoredType | None = None,
 ) -> relay.Function:
-    """Fused function of float32 that keeps parameters, by position, or its result in bfloat16."""
+    """Fused function of float32 whose parameters, by position, or result have other types."""
     known: dict[relay.Expr, relay.Expr] = {}
     names = list(function.params)
-    for number in parameters:
+    for number, stored in parameters.items():
         old = names[number]
-        names[number] = _variable_like(old, BFLOAT16)
-        known[old] = _cast(names[number], old.checked_type, FLOAT32)
+        names[number] = _variable_like(old, stored.dtype)
+        known[old] = _each(names[number], old.checked_type, partial(_read, stored=stored))
     body = rebuild(function.body, known, copy_call)
-    if rounds_result:
-        body = _cast(body, function.ret_type, BFLOAT16)
-    return _typed(relay.Function(names, body, attrs=function.attrs))
+    if result is not None:
+        body = _each(body, function.ret_type, partial(_write, stored=result))
+    return typed(relay.Function(names, body, attrs=function.attrs))
 
 
-def _cast(value: relay.Expr, type_: tvm.ir.Type, dtype: str) -> relay.Expr:
-    """Value of a type, cast; a tuple field by field."""
+def _read(value: relay.Expr, stored: StoredType) -> relay.Expr:
+    return dequantize(value, stored) if stored.is_whole else relay.cast(value, FLOAT32)
+
+
+def _write(value: relay.Expr, stored: StoredType) -> relay.Expr:
+    return quantize(value, stored) if stored.is_whole else relay.cast(value, BFLOAT16)
+
+
+def _each(
+    value: relay.Expr, type_: tvm.ir.Type, make: Callable[[relay.Expr], relay.Expr]
+) -> relay.Expr:
+    """What a function makes of a value of a type; of a tuple field by field."""
     if not isinstance(type_, tvm.ir.TupleType):
-        return relay.cast(value, dtype)
+        return make(value)
     fields = [resolve_field(relay.TupleGetItem(value, n)) for n in range(len(type_.fields))]
-    return relay.Tuple([relay.cast(field, dtype) for field in fields])
+    return relay.Tuple([make(field) for field in fields])
 
 
-def _before_rounding(body: relay.Expr) -> relay.Expr | None:
-    """Result of float32 that is rounded to bfloat16 at the end; None where none is."""
+def _before_rounding(body: relay.Expr) -> tuple[StoredType | None, relay.Expr]:
+    """Type that a result of float32 is rounded to at the end, and the result before.
+
+    None, and the result itself, where it is not rounded.
+    """
     fields = list(body.fields) if isinstance(body, relay.Tuple) else [body]
-    if not all(_is_cast(each, BFLOAT16) and _is_type(each.args[0], FLOAT32) for each in fields):
-        return None
+    types = {_type_of_write(each) for each in fields}
+    if len(types) > 1 or None in types:
+        return None, body
+    (stored,) = types
     exact = [each.args[0] for each in fields]
     if not isinstance(body, relay.Tuple):
-        return exact[0]
+        return stored, exact[0]
     whole = exact[0].tuple_value if isinstance(exact[0], relay.TupleGetItem) else None
     if whole is None or [_field_of(each, whole) for each in exact] != list(
         range(len(whole.checked_type.fields))
     ):
-        return relay.Tuple(exact)
-    return whole
+        return stored, relay.Tuple(exact)
+    return stored, whole
+
+
+def _type_of_write(expression: relay.Expr) -> StoredType | None:
+    """Type that a call rounds numbers of float32 to; None of anything else."""
+    if is_call_of(expression, QUANTIZE):
+        return stored_type_of(expression)
+    is_cast = _is_cast(expression, BFLOAT16) and _is_type(expression.args[0], FLOAT32)
+    return IN_BFLOAT16 if is_cast else None
+
+
+def _type_of_read(expression: relay.Expr) -> StoredType | None:
+    """Type of the numbers that a call makes float32 of; None of anything else."""
+    if is_call_of(expression, DEQUANTIZE):
+        return stored_type_of(expression)
+    is_cast = _is_cast(expression, FLOAT32) and _is_type(expression.args[0], BFLOAT16)
+    return IN_BFLOAT16 if is_cast else None
 
 
 def _field_of(expression: relay.Expr, whole: relay.Expr) -> int | None:
@@ -149,7 +195,7 @@ def _casts_of_parameters(
             root = _root_of(each)
             if not isinstance(root, relay.Var):
                 continue
-            if _is_cast(expression, FLOAT32) and _is_type(each, BFLOAT16):
+            if _type_of_read(expression) is not None:
                 casts.setdefault(root, []).append(expression)
             else:
                 others.add(root)
@@ -183,5 +229,6 @@ def _is_type(expression: relay.Expr, dtype: str) -> bool:
     return isinstance(type_, tvm.ir.TensorType) and str(type_.dtype) == dtype
 
 
-def _typed(function: relay.Function) -> relay.Function:
+def typed(function: relay.Function) -> relay.Function:
+    """Function with inferred types."""
     return relay.transform.InferType()(tvm.IRModule({"main": function}))["main"]

@@ -12,12 +12,17 @@ from math import prod
 from tvm import relay
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.channel_padding import MOST_WORK
+from tvm_ios.relay.transforms.quantised.whole_numbers import whole_numbers_of
 from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED
 
 __all__ = ["PlacedConvolution", "placed_convolution"]
+
+WHOLE = (StoredType(dtype="uint8"), StoredType(dtype="int8"))
+"""Types in memory of data and weights that are whole numbers and stand for themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class PlacedConvolution:
     groups: int
     window: tuple[tuple[str, AttributeValue], ...]
     """Strides, padding, dilation and output padding, as attributes."""
+    whole: bool = False
+    """True if data and result are whole numbers in memory, and weights too."""
 
     @property
     def flops(self) -> int:
@@ -120,7 +127,8 @@ class PlacedConvolution:
             attributes=(*self.window, *layouts),
         )
         parameters = (TensorType(data[1], self.dtype), TensorType(shape, self.dtype))
-        return FusedFunction(parameters=parameters, calls=(call,), constants=frozenset({1}))
+        described = FusedFunction(parameters=parameters, calls=(call,), constants=frozenset({1}))
+        return described.stored_as(*WHOLE) if self.whole else described
 
 
 def placed_convolution(call: relay.Call) -> PlacedConvolution | None:
@@ -149,4 +157,5 @@ def placed_convolution(call: relay.Call) -> PlacedConvolution | None:
         kernel=(kernel["H"], kernel["W"]),
         groups=int(call_attribute(call, "groups")),
         window=tuple((name, tuple(map(int, call_attribute(call, name)))) for name in names),
+        whole=whole_numbers_of(call.args[0]) is not None,
     )

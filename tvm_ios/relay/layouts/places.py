@@ -17,6 +17,7 @@ from tvm import relay
 from tvm_ios.relay.dataflow import graph_order, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 from tvm_ios.relay.transforms.conversion import CONVOLUTIONS
+from tvm_ios.relay.transforms.quantised.whole_numbers import whole_numbers_of
 
 __all__ = ["ImagePlaces", "convolutions_of", "has_images", "image_places"]
 
@@ -143,4 +144,5 @@ def _results_of(call: relay.Call) -> list[tvm.ir.TensorType]:
 
 
 def _bytes_of(image: relay.Expr) -> int:
-    return type_bytes(image.checked_type)
+    size = type_bytes(image.checked_type)
+    return size if whole_numbers_of(image) is None else size // 4  # whole numbers have a byte each

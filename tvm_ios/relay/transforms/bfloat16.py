@@ -14,6 +14,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, LowPrecision
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
@@ -147,7 +148,11 @@ def in_bfloat16(extraction: Extraction, low: LowPrecision) -> tvm.IRModule:
         key = (function, frozenset(stored), rounds)
         if stored or rounds:
             if key not in made:
-                made[key] = with_stored_types(function, sorted(stored), rounds_result=rounds)
+                made[key] = with_stored_types(
+                    function,
+                    dict.fromkeys(sorted(stored), IN_BFLOAT16),
+                    IN_BFLOAT16 if rounds else None,
+                )
             function = made[key]
         return relay.Call(function, arguments, call.attrs, call.type_args, call.span)
 

@@ -16,6 +16,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 from tests.stock import stock_executor
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay.dataflow import all_calls, rebuild, with_body
 from tvm_ios.relay.functions.stored_types import with_stored_types
@@ -368,7 +369,9 @@ def stored_so(prepared: PreparedModule, low: Low[str]) -> tvm.IRModule:
                 continue
             stored.append(number)
         rounds = "result" in low
-        function = with_stored_types(call.op, stored, rounds_result=rounds)
+        function = with_stored_types(
+            call.op, dict.fromkeys(stored, IN_BFLOAT16), IN_BFLOAT16 if rounds else None
+        )
         made = relay.Call(function, arguments)
         return cast(made, "float32", function.ret_type) if rounds else made
 

@@ -24,6 +24,7 @@ from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.diagnostics import collected_diagnostics
 from tvm_ios.relay.frontends.onnx.converters import CONVERTERS
 from tvm_ios.relay.frontends.onnx.known_operators import require_known
+from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers
 
 __all__ = ["import_onnx", "refusals"]
 
@@ -72,7 +73,7 @@ class _Import:
                 self._convert(node)
         outputs = [self._made[value] for value in self._graph.outputs]
         body = outputs[0] if len(outputs) == 1 else relay.Tuple(outputs)
-        return tvm.IRModule.from_expr(relay.Function(inputs, body))
+        return in_numbers(tvm.IRModule.from_expr(relay.Function(inputs, body)))
 
     def refusals(self) -> dict[ir.Node, str]:
         """Nodes that cannot be converted, all of whose inputs can, and the messages on them."""

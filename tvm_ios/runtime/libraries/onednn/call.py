@@ -56,6 +56,8 @@ class StepKind(Enum):
     """Element times the hyperbolic tangent of its softplus."""
     HARD_SWISH = "hard-swish"
     """Element times (``alpha`` times the element plus ``beta``), the latter from 0 to 1."""
+    ROUND = "round"
+    """Nearest whole number, of two the even one."""
     LINEAR = "linear"
     """``alpha`` times the element plus ``beta``."""
     ADD = "add"

@@ -23,8 +23,8 @@ from tvm_ios.runtime.libraries.onednn.tensors import (
 __all__ = ["PRIMITIVES", "STEPS", "call_data", "counts_of"]
 
 # The same number is CALL_DATA_VERSION in onednn_call.h, whose structures these are.
-_VERSION = 2
-_CALL = struct.Struct("4i")
+_VERSION = 3
+_CALL = struct.Struct("6i")
 _WINDOW = struct.Struct("15q")
 _STEP = struct.Struct("2i2d")
 _TENSOR = struct.Struct("6i13q")
@@ -55,6 +55,7 @@ STEPS = MappingProxyType(
         StepKind.SWISH: 44,
         StepKind.CLIP: 46,
         StepKind.GELU: 49,
+        StepKind.ROUND: 50,
         StepKind.MISH: 51,
         StepKind.HARD_SWISH: 52,
         StepKind.ADD: 131056,
@@ -72,7 +73,8 @@ def call_data(call: OnednnCall, counts: Counts) -> bytes:
     cut = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
     parts = (whole_call(call), *cut)
     steps = len(call.steps) + (call.bias is not None)
-    head = _CALL.pack(_VERSION, PRIMITIVES[call.primitive], len(parts), steps)
+    numbers = (PRIMITIVES[call.primitive], len(parts), steps, call.data.zero_point, 0)
+    head = _CALL.pack(_VERSION, *numbers)
     return b"".join([head, *map(_part, parts)])
 
 

@@ -55,7 +55,12 @@ class DataType:
 
 
 DATA_TYPES: Mapping[str, DataType] = MappingProxyType(
-    {"float32": DataType(3, 4), "bfloat16": DataType(2, 2)}
+    {
+        "float32": DataType(3, 4),
+        "bfloat16": DataType(2, 2),
+        "int8": DataType(5, 1),
+        "uint8": DataType(6, 1),
+    }
 )
 """Data types by TVM's names."""
 Range = tuple[int, int]
@@ -78,6 +83,8 @@ class OnednnTensor:
     """True if values are the same in every run, so a reordered copy is kept."""
     dtype: str = "float32"
     """Data type in the launch: a name in :data:`DATA_TYPES`."""
+    zero_point: int = 0
+    """Whole number that stands for 0 in data of whole numbers."""
 
     @property
     def type(self) -> TensorType:
@@ -142,7 +149,8 @@ class OnednnTensor:
         """
         dtype = "" if self.dtype == "float32" else f"{self.dtype}:"
         constant = "=" if self.constant else ""
-        return f"{dtype}{'x'.join(map(str, self.extents))}:{self.format}{constant}"
+        zero = f"-{self.zero_point}" if self.zero_point else ""
+        return f"{dtype}{'x'.join(map(str, self.extents))}:{self.format}{constant}{zero}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,21 @@ import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
+from tvm_ios.core.stored_type import LIMITS, StoredType
 from tvm_ios.errors import ModelError
-from tvm_ios.onnx.values import dtype_of, extents, required
+from tvm_ios.onnx.values import constant, dtype_of, extents, required
 from tvm_ios.relay.frontends.exact_arithmetic import whole_of_small
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
+    fixed,
     shape_of,
     type_of,
 )
 from tvm_ios.relay.frontends.onnx.converters.convolutions import convolution
 from tvm_ios.relay.frontends.onnx.converters.products import product
+from tvm_ios.relay.functions.quantised import dequantize as numbers
+from tvm_ios.relay.functions.quantised import quantize as whole_numbers
 
 __all__ = [
     "conv_integer",
@@ -37,6 +41,9 @@ def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Whole numbers for numbers, rounded to even and limited to what the type holds."""
     scale, zero = _along_axis(node, inputs, 1), _along_axis(node, inputs, 2)
     real, dtype = str(dtype_of(required(node, 1))), type_of(node)
+    stored = _stored_type(node, dtype)
+    if stored is not None and type_of(node, of_input=True) == "float32":
+        return whole_numbers(inputs[0], stored)
     data = inputs[0] if type_of(node, of_input=True) == real else relay.cast(inputs[0], real)
     limits = np.iinfo(dtype)
     least, most = (relay.const(sign * _MOST_STEPS, "float32") for sign in (-1, 1))
@@ -49,9 +56,37 @@ def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
 @converter("DequantizeLinear")
 def dequantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
     """Numbers that whole numbers stand for."""
+    whole = constant(required(node))
+    if whole is not None and (made := _constant_numbers(node, whole)) is not None:
+        return fixed(made)
+    stored = _stored_type(node, type_of(node, of_input=True))
+    if stored is not None:
+        return numbers(inputs[0], stored)
     scale, zero = _along_axis(node, inputs, 1), _along_axis(node, inputs, 2)
     whole = relay.cast(inputs[0], "int32") - relay.cast(zero, "int32")
     return relay.cast(whole, type_of(node)) * scale
+
+
+def _stored_type(node: ir.Node, dtype: str) -> StoredType | None:
+    """Whole numbers of one constant scale of float32; None of others."""
+    scale, zero = (constant(required(node, place)) for place in (1, 2))
+    if dtype not in LIMITS or scale is None or zero is None or scale.dtype != np.float32:
+        return None
+    if scale.size != 1 or zero.size != 1 or not np.isfinite(1 / scale).all():
+        return None
+    return StoredType(dtype=dtype, scale=float(scale.item()), zero_point=int(zero.item()))
+
+
+def _constant_numbers(node: ir.Node, whole: np.ndarray) -> np.ndarray | None:
+    """Numbers that constant whole ones stand for; None where their steps are no constants."""
+    scale, zero = (constant(required(node, place)) for place in (1, 2))
+    if scale is None or zero is None or max(scale.ndim, zero.ndim) > 1:
+        return None
+    behind = (1,) * (whole.ndim - 1 - axis_of(node, 1))
+    scale, zero = (each.reshape(-1, *behind) if each.ndim else each for each in (scale, zero))
+    exact = whole.astype("int32") - zero.astype("int32")
+    made: np.ndarray = (exact.astype(scale.dtype) * scale).astype(type_of(node))
+    return made
 
 
 def _along_axis(node: ir.Node, inputs: Sequence[Any], place: int) -> Any:

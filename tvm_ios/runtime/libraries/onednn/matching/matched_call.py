@@ -21,6 +21,7 @@ from tvm_ios.runtime.libraries.onednn.matching.attributes import (
 from tvm_ios.runtime.libraries.onednn.matching.pooling import read_pooling
 from tvm_ios.runtime.libraries.onednn.matching.softmax import read_softmax
 from tvm_ios.runtime.libraries.onednn.matching.steps import read_steps
+from tvm_ios.runtime.libraries.onednn.matching.whole_numbers import in_whole_numbers
 from tvm_ios.runtime.libraries.onednn.tensors import (
     DATA_TYPES,
     FORMATS,
@@ -44,7 +45,8 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
     inside = any(operand >= len(function.parameters) for operand in first.operands)
     if dtypes != {"float32"} or inside or not first.operands:
         return None
-    in_memory = (function.rounded_to or "float32", *(each.dtype for each in function.parameters))
+    rounded = function.rounded_to.dtype if function.rounded_to else "float32"
+    in_memory = (rounded, *(each.dtype for each in function.parameters))
     if not DATA_TYPES.keys() >= {*in_memory}:
         return None
     if any(first.attribute(name) for name in REWRITTEN):
@@ -56,6 +58,7 @@ def match_call(function: FusedFunction) -> OnednnCall | None:
         constant = made.weight.position in function.constants
         made = replace(made, weight=replace(made.weight, constant=constant))
     call = read_steps(function, made)
+    call = None if call is None else in_whole_numbers(function, call)
     return call if call is None or {*in_memory} == {"float32"} else _in_memory(function, call)
 
 
@@ -64,7 +67,9 @@ def _in_memory(function: FusedFunction, call: OnednnCall) -> OnednnCall:
 
     def typed(tensor: OnednnTensor) -> OnednnTensor:
         if tensor.position is None:
-            return replace(tensor, dtype=function.rounded_to or "float32")
+            return replace(
+                tensor, dtype=function.rounded_to.dtype if function.rounded_to else "float32"
+            )
         return replace(tensor, dtype=function.parameters[tensor.position].dtype)
 
     return replace(

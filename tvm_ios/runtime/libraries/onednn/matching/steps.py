@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
+from tvm_ios.core.stored_type import StoredType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.matching.gates import read_gate
 from tvm_ios.runtime.libraries.onednn.matching.tanh_gelu import read_tanh_gelu
+from tvm_ios.runtime.libraries.onednn.matching.whole_numbers import fake_quantised
 from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST, OnednnTensor, in_order
 
 __all__ = ["read_steps"]
@@ -26,6 +28,7 @@ BINARY: Mapping[str, StepKind] = MappingProxyType(
         "nn.prelu": StepKind.PRELU,
     }
 )
+FAKE_QUANTIZE = "tvm_ios.fake_quantize"
 BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "nn.prelu", "subtract"}
 """Operators whose operands may change places."""
 ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
@@ -43,7 +46,7 @@ ONLY_INSIDE = frozenset({StepKind.ERF, StepKind.EXP, StepKind.LOG})
 GREATEST = float.fromhex("0x1.fffffep+127")
 """Largest float32, in place of infinity at an open end of a clip: plans have no infinite
 numbers."""
-MOST_STEPS = 8
+MOST_STEPS = 12
 """Limit of a call's steps: more than networks have, and what oneDNN's own code is meant for."""
 
 
@@ -59,7 +62,9 @@ class _Reader:
         while value != self.function.result_of(len(self.function.calls) - 1):
             readers = self._readers(value)
             single = self._single(value, readers)
-            found = self._gate(value) if single is None else ((single[0],), single[1])
+            found = self._quantised(readers)
+            if found is None:
+                found = self._gate(value) if single is None else ((single[0],), single[1])
             if found is None or len(steps) == MOST_STEPS:
                 return None
             added, value = found
@@ -68,6 +73,16 @@ class _Reader:
 
     def _readers(self, value: int) -> list[int]:
         return [n for n, call in enumerate(self.function.calls) if value in call.operands]
+
+    def _quantised(self, readers: list[int]) -> tuple[tuple[Step, ...], int] | None:
+        """Steps to what whole numbers stand for, and their result; None for other readers."""
+        if len(readers) != 1 or self.function.calls[readers[0]].operator != FAKE_QUANTIZE:
+            return None
+        call = self.function.calls[readers[0]]
+        zero, dtype = call.attribute("zero_point"), call.attribute("dtype")
+        assert isinstance(zero, int)
+        stored = StoredType(dtype=str(dtype), scale=_number(call, "scale"), zero_point=zero)
+        return fake_quantised(stored), self.function.result_of(readers[0])
 
     def _gate(self, value: int) -> tuple[tuple[Step, ...], int] | None:
         """Steps for a value times a function of it or a slope below zero, and their result."""

@@ -30,9 +30,10 @@ static int fail(OnednnCall* call, const char* what, int status) {
 
 static char* address_in(const Running* running, const OnednnPart* part, char* workspace,
                         const Place* place) {
-  char* base = place->position == WORKSPACE   ? workspace
-               : place->position == CONSTANTS ? part->constants->memory
-                                              : address_of(running, place->position);
+  char* base = place->position == WORKSPACE    ? workspace
+               : place->position == CONSTANTS  ? part->constants->memory
+               : place->position == ZERO_POINT ? (char*)&running->call->zero_point
+                                               : address_of(running, place->position);
   return base + place->offset;
 }
 

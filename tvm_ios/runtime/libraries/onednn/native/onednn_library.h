@@ -53,6 +53,7 @@ enum { CPU_ENGINE = 1 };
   F(int, primitive_attr_set_scratchpad_mode, (void*, int mode))                                 \
   F(int, primitive_attr_set_fpmath_mode, (void*, int mode))                                     \
   F(int, primitive_attr_set_post_ops, (void*, READ steps))                                      \
+  F(int, primitive_attr_set_zero_points_mask, (void*, int argument, int mask))                  \
   F(int, primitive_attr_destroy, (void*))                                                       \
   F(int, post_ops_create, (MAKE))                                                               \
   F(int, post_ops_append_eltwise, (void*, int algorithm, float alpha, float beta))              \

@@ -16,12 +16,13 @@
 #define ROWS_WORTH_A_COPY 32
 #define MOST_OPERANDS (MOST_STEPS + 4)
 
-enum { ANY = 1, FORWARD_INFERENCE = 96 };
+enum { ANY = 1, FORMAT_OF_ONE = 2, FORWARD_INFERENCE = 96 };
+enum { BYTE = 5, UNSIGNED_BYTE = 6, WHOLE = 4 }; /* of dnnl_data_type_t: s8, u8, s32 */
 enum { USER_SCRATCHPAD = 1, STRICT = 0, IN_ORDER = 1 };
 enum { QUERY_NAME = 8, QUERY_SOURCE = 129, QUERY_WEIGHTS = 131, QUERY_TARGET = 133,
        QUERY_SCRATCHPAD = 136 };
 enum { SOURCE = 1, SECOND_SOURCE = 2, TARGET = 17, WEIGHTS = 33, BIAS = 41, SCRATCHPAD = 80,
-       STEP = 32768 }; /* numbers of arguments; that of a step has its place in it */
+       ZERO_POINTS = 8192, STEP = 32768 }; /* numbers of arguments; a step's has its place in it */
 enum { OUT_OF_MEMORY = 1, INVALID = 2, UNIMPLEMENTED = 3 }; /* of dnnl_status_t */
 
 typedef struct { /* of a primitive */
@@ -174,6 +175,8 @@ static void* describe_steps(Maker* maker, const Subject* subject) {
   /* Else ONEDNN_DEFAULT_FPMATH_MODE may have products rounded to bfloat16. */
   CALL(maker, primitive_attr_set_fpmath_mode, attributes, STRICT);
   CALL(maker, primitive_attr_set_post_ops, attributes, made);
+  if (subject->call && subject->call->zero_point)
+    CALL(maker, primitive_attr_set_zero_points_mask, attributes, SOURCE, 0);
   return attributes;
 }
 
@@ -193,10 +196,12 @@ static const char* fast_code(Maker* maker, const void* described) {
 
 /* ---- the main primitive ---- */
 
+static int is_byte(int type) { return type == BYTE || type == UNSIGNED_BYTE; }
+
 /* The type that the main primitive has an operand in: data of products and convolutions have that
  * of the weights, and all others of one with its result. */
 static int inner_type(const Subject* subject, const TensorData* tensor, int number) {
-  if (number != SOURCE || !subject->data) return tensor->type;
+  if (number != SOURCE || !subject->data || is_byte(tensor->type)) return tensor->type;
   const PartData* data = subject->data;
   return data->weight.axes ? data->weight.type : data->result.type;
 }
@@ -262,7 +267,8 @@ static int describe_with(Maker* maker, Subject* subject, int free) {
     int query = query_of(subject, each, free);
     if (!query) continue;
     /* What lies as the result does has its type, too: the descriptor asked for below is one. */
-    int type = query == QUERY_TARGET ? subject->data->result.type : each->type;
+    int others = query == QUERY_TARGET && !is_byte(each->type);
+    int type = others ? subject->data->result.type : each->type;
     each->inner.descriptor =
         describe(maker, type, each->tensor->axes, each->tensor->extents, ANY, NULL);
   }
@@ -383,8 +389,14 @@ static void add_reorders(Maker* maker, const Subject* subject, int constant) {
   }
 }
 
+/* The whole number that stands for 0, which goes with the call. */
+static Argument zero_point(Maker* maker) {
+  const void* described = describe(maker, WHOLE, 1, (const int64_t[]){1}, FORMAT_OF_ONE, NULL);
+  return (Argument){ZERO_POINTS | SOURCE, described, {ZERO_POINT, 0}};
+}
+
 static void assemble(Maker* maker, Subject* subject) {
-  Argument arguments[MOST_OPERANDS + 1];
+  Argument arguments[MOST_OPERANDS + 2];
   if (maker->status) return;
   for (int i = 0; i < subject->num_operands; ++i) {
     place(maker, &subject->operands[i]);
@@ -393,7 +405,9 @@ static void assemble(Maker* maker, Subject* subject) {
   add_reorders(maker, subject, 1);
   maker->part->once = maker->part->count;
   add_reorders(maker, subject, 0);
-  add_primitive(maker, subject->described, arguments, subject->num_operands);
+  int count = subject->num_operands;
+  if (subject->call->zero_point) arguments[count++] = zero_point(maker);
+  add_primitive(maker, subject->described, arguments, count);
   const Operand* result = &subject->operands[subject->num_operands - 1];
   if (result->moved) add_reorder(maker, result->inner, result->lies);
 }
@@ -526,6 +540,7 @@ int tvm_ios_onednn_prepare(const Onednn* onednn, const CallHost* host, const Cal
   give_threads_back(onednn, before);
   drop(&maker.passing);
   call->onednn = onednn, call->host = *host, call->made = maker.lasting;
+  call->zero_point = data->zero_point;
   if (!maker.status) {
     *made = call;
     return READY;

@@ -1,0 +1,53 @@
+"""Types that numbers of float32 may have in memory: bfloat16, or whole numbers. No TVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tvm_ios.core.low_precision import BFLOAT16
+
+__all__ = ["IN_BFLOAT16", "LIMITS", "StoredType"]
+
+LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
+"""Least and greatest whole number, by data type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredType:
+    """Type that numbers of float32 have in memory.
+
+    Of whole numbers, ``q`` stands for ``(q - zero_point) * scale``.
+    """
+
+    dtype: str
+    """``"bfloat16"``, or one of :data:`LIMITS`."""
+    scale: float = 1.0
+    """Distance between neighbouring numbers, a value of float32."""
+    zero_point: int = 0
+    """Whole number that stands for 0."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True for whole numbers."""
+        return self.dtype in LIMITS
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Least and greatest number, in steps of the scale from 0."""
+        least, most = LIMITS[self.dtype]
+        return least - self.zero_point, most - self.zero_point
+
+    def unsigned(self) -> StoredType:
+        """Unsigned whole numbers for the same numbers: processors multiply them by signed ones."""
+        if self.dtype != "int8":
+            return self
+        shift = LIMITS["uint8"][0] - LIMITS["int8"][0]
+        return replace(self, dtype="uint8", zero_point=self.zero_point + shift)
+
+    def as_text(self) -> str:
+        """Text of all fields, such as ``uint8(0.02,128)``."""
+        return f"{self.dtype}({self.scale:.9g},{self.zero_point})" if self.is_whole else self.dtype
+
+
+IN_BFLOAT16 = StoredType(dtype=BFLOAT16)
+"""Type of numbers that are rounded to bfloat16."""

@@ -1,0 +1,1 @@
+"""Changes of quantised models, before and after fusing."""

@@ -1,0 +1,256 @@
+"""Whole numbers that quantised models have between operators, before and after fusing.
+
+Before fusing, whole numbers become the numbers of float32 that they stand for: what TVM fuses,
+lays out and computes is a model of float32, in which ``tvm_ios.fake_quantize`` makes some numbers.
+After fusing, what such an operator makes lies in memory as whole numbers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.stored_type import StoredType
+from tvm_ios.relay.dataflow import (
+    all_calls,
+    copy_call,
+    is_call_of,
+    local_function,
+    producers_of,
+    rebuild,
+    with_body,
+)
+from tvm_ios.relay.extract import Extraction
+from tvm_ios.relay.functions.quantised import (
+    DEQUANTIZE,
+    QUANTIZE,
+    fake_quantize,
+    is_fake_quantize,
+    stored_type_of,
+)
+from tvm_ios.relay.functions.stored_types import typed, with_stored_types
+from tvm_ios.relay.transforms.bfloat16 import PRODUCTS
+from tvm_ios.relay.transforms.quantised.whole_weights import WholeWeights, whole_weights_of
+
+__all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_lone_factors"]
+
+MOVES = frozenset(
+    {
+        *("nn.max_pool2d", "nn.global_max_pool2d", "nn.batch_flatten", "nn.depth_to_space"),
+        *("copy", "expand_dims", "reshape", "reverse", "squeeze", "strided_slice", "transpose"),
+    }
+)
+"""Operators of one tensor whose results are some of its elements."""
+
+STEPS = ("add", "multiply", "subtract")
+"""Operators of two tensors between products and their results."""
+JOINS = frozenset({"concatenate", "layout_transform"})
+"""Operators that the pipeline makes more of, and whose results are elements of their operands."""
+
+
+def in_numbers(module: tvm.IRModule) -> tvm.IRModule:
+    """Module in which whole numbers that are only moved are the numbers that they stand for.
+
+    The module itself where there are none.
+    """
+    body = module["main"].body
+    if not any(is_call_of(call, DEQUANTIZE) for call in all_calls(body)):
+        return module
+    numbers = _Numbers()
+
+    def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        copied = copy_call(call, arguments)
+        if not is_call_of(copied, DEQUANTIZE):
+            return copied
+        found = numbers.of(arguments[0], stored_type_of(copied))
+        return copied if found is None else found
+
+    return relay.transform.InferType()(with_body(module, rebuild(body, {}, call_of)))
+
+
+class _Numbers:
+    """Numbers that were made in place of whole ones, by these."""
+
+    def __init__(self) -> None:
+        self._made: dict[relay.Expr, relay.Expr | None] = {}
+
+    def of(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
+        """Numbers that whole numbers of a type stand for; None where others made them."""
+        if is_call_of(whole, QUANTIZE) and stored_type_of(whole) != stored:
+            return None
+        if is_call_of(whole, "cast") and str(whole.attrs.dtype) in ("int32", stored.dtype):
+            return self.of(whole.args[0], stored) or self._own(whole, stored)
+        if whole not in self._made:
+            self._made[whole] = self._new(whole, stored)
+        return self._made[whole]
+
+    def _new(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
+        if is_call_of(whole, QUANTIZE):
+            return fake_quantize(whole.args[0], stored)
+        if not is_call_of(whole, *MOVES):
+            return None
+        source = self.of(whole.args[0], stored)
+        return None if source is None else relay.Call(whole.op, [source], whole.attrs)
+
+    def _own(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
+        """Whole numbers that others make, as numbers; None where steps are no ones."""
+        if (stored.scale, stored.zero_point) != (1, 0):
+            return None
+        if whole not in self._made:
+            self._made[whole] = fake_quantize(relay.cast(whole, "float32"), stored)
+        return self._made[whole]
+
+
+def with_lone_factors(module: tvm.IRModule) -> tvm.IRModule:
+    """Module in which factors that a run tells, and what they shift products by, are made alone.
+
+    Products of whole numbers whose scale a run tells are shifted and scaled by them. Libraries take
+    such a vector as they multiply; TVM would fuse what makes it.
+    """
+
+    def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        if is_call_of(call, *STEPS):
+            arguments = [
+                relay.annotation.stop_fusion(new)
+                if _is_made_of_scalars(old) and _follows_product(other)
+                else new
+                for old, new, other in zip(call.args, arguments, reversed(call.args), strict=True)
+            ]
+        return copy_call(call, arguments)
+
+    return with_body(module, rebuild(module["main"].body, {}, call_of))
+
+
+def _is_made_of_scalars(value: relay.Expr) -> bool:
+    """True for what is computed of constants and of numbers that a run tells, none a tensor."""
+    while is_call_of(value, "cast", "expand_dims", "reshape"):
+        if not value.args[0].checked_type.shape:
+            return True
+        value = value.args[0]
+    if not is_call_of(value, "multiply"):
+        return False
+    types = [each.checked_type for each in value.args if not isinstance(each, relay.Constant)]
+    return bool(types) and not any(each.shape for each in types)
+
+
+def _follows_product(value: relay.Expr) -> bool:
+    """True for a product that reads whole numbers, and steps after one."""
+    while is_call_of(value, *STEPS, "reshape"):
+        value = value.args[0]
+    return is_call_of(value, *PRODUCTS) and whole_numbers_of(value.args[0]) is not None
+
+
+def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
+    """Fused module in whose memory numbers are whole ones that stand for them.
+
+    The results of operators that end in ``tvm_ios.fake_quantize`` are, and views of them. No number
+    changes, but those of products are sums in another order where ``products`` of whole numbers are
+    computed. The module itself where nothing does.
+    """
+    weights = _whole_weights(extraction) if products else {}
+    stored = _stored_results(extraction, weights)
+    if not stored:
+        return extraction.module
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+
+    def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        made = relay.Call(call.op, arguments, call.attrs, call.type_args, call.span)
+        function, index = local_function(call), index_of[call]
+        if function is None:
+            return made
+        read = {
+            number: stored[index_of[argument]]
+            for number, argument in enumerate(call.args)
+            if isinstance(argument, relay.Call) and index_of[argument] in stored
+        }
+        result, weight = stored.get(index), weights.get(index)
+        if weight is not None and weight.data in read:
+            made, read = weight.multiplied(made, read)
+        function = made.op
+        if result is not None and is_fake_quantize(function.body):
+            function = typed(
+                relay.Function(function.params, function.body.args[0], attrs=function.attrs)
+            )
+        if read or result is not None:
+            function = with_stored_types(function, read, result)
+        return relay.Call(function, made.args, call.attrs, call.type_args, call.span)
+
+    module = extraction.module
+    return with_body(module, rebuild(module["main"].body, {}, call_of))
+
+
+def _whole_weights(extraction: Extraction) -> dict[int, WholeWeights]:
+    found = {
+        index: whole_weights_of(call)
+        for index, call in enumerate(extraction.calls)
+        if local_function(call) is not None
+    }
+    return {index: weights for index, weights in found.items() if weights is not None}
+
+
+def whole_numbers_of(value: relay.Expr) -> StoredType | None:
+    """Whole numbers that stand for a value, as far as few operators tell; None of others."""
+    while is_call_of(value, *MOVES, "layout_transform"):
+        value = value.args[0]
+    if is_call_of(value, "concatenate") and isinstance(value.args[0], relay.Tuple):
+        types = set(map(whole_numbers_of, value.args[0].fields))
+        return types.pop() if len(types) == 1 else None
+    return stored_type_of(value).unsigned() if is_fake_quantize(value) else None
+
+
+def _only_moves(function: relay.Function) -> bool:
+    """True if the result of a fused function consists of elements of its parameters."""
+    return all(is_call_of(call, *MOVES, *JOINS) for call in all_calls(function.body))
+
+
+def _stored_results(
+    extraction: Extraction, weights: Mapping[int, WholeWeights]
+) -> dict[int, StoredType]:
+    """Whole numbers in memory by operator that writes them.
+
+    Products read them only together with weights of whole numbers. A view is of the type of what
+    it is a view of.
+    """
+    calls = extraction.calls
+    index_of = {call: index for index, call in enumerate(calls)}
+    found: dict[int, StoredType] = {}
+    barred = {*extraction.outputs}
+    sources: dict[int, list[int]] = {}
+    for index, call in enumerate(calls):
+        function = local_function(call)
+        made = [index_of[each] for arg in call.args for each in producers_of(arg)]
+        if function is None or any(
+            not isinstance(each, relay.Call | relay.Constant | relay.Var) for each in call.args
+        ):
+            barred.update(made)
+            continue
+        barred.update(_multiplied(call, index_of) if index not in weights else ())
+        moves = extraction.views[index] is not None or _only_moves(function)
+        written = whole_numbers_of(function.body)
+        if written is not None:
+            found[index] = written
+        elif moves and len(made) == len(call.args):
+            types = {found.get(each) for each in made}
+            if len(types) == 1 and (stored := types.pop()) is not None:
+                found[index] = stored
+        if extraction.views[index] is not None:
+            sources[index] = made
+    changes = True
+    while changes:
+        before = len(barred)
+        for index, made in sources.items():
+            if index in barred or not found.keys() >= {index, *made} or not barred.isdisjoint(made):
+                barred.update((index, *made))
+        changes = len(barred) > before
+    return {index: stored for index, stored in found.items() if index not in barred}
+
+
+def _multiplied(call: relay.Call, index_of: Mapping[relay.Call, int]) -> Iterator[int]:
+    """Operators whose results a fused function multiplies by weights or by each other."""
+    places = {parameter: number for number, parameter in enumerate(call.op.params)}
+    for product in all_calls(call.op.body):
+        if is_call_of(product, *PRODUCTS):
+            for parameter in relay.analysis.free_vars(product):
+                yield from (index_of[each] for each in producers_of(call.args[places[parameter]]))

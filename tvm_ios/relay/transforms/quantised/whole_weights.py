@@ -1,0 +1,173 @@
+"""Weights of products as whole numbers, where these are what they stand for.
+
+A quantised model's weights came from whole numbers, one scale for each output channel or for all.
+Whatever was folded into them since, such as a scale of a norm, a whole number of steps stays one,
+so they are found by their values. Then a product of whole numbers is computed, and each channel of
+its result is multiplied by the scales of data and weights: what libraries compute in int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm import relay
+
+from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.stored_type import StoredType
+from tvm_ios.relay.constants import constant, values_of
+from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild
+from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.functions.stored_types import typed
+
+__all__ = ["WholeWeights", "steps_of_weights", "whole_weights_of"]
+
+WHOLE = StoredType(dtype="int8")
+"""Type of weights, of which each stands for itself."""
+MOST = 128
+"""Greatest number of steps from 0."""
+NEAR = 1e-4
+"""Largest distance from a whole number of steps, in steps: sums of float32 come as near."""
+SAMPLE = 32
+"""Weights of a channel that are looked at first."""
+KERNELS = {
+    "nn.conv2d": "kernel_layout",
+    "nn.contrib_conv2d_NCHWc": "kernel_layout",
+    "nn.contrib_depthwise_conv2d_NCHWc": "kernel_layout",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeWeights:
+    """Product in a fused function of float32 whose constant weights whole numbers stand for."""
+
+    product: relay.Call
+    data: int
+    """Position of the parameter that is multiplied by the weights."""
+    weight: int
+    """Position of the weights."""
+    shared: bool
+    """True if others in the function read the data, too."""
+    steps: np.ndarray
+    """Weights in int8."""
+    scales: np.ndarray
+    """Scale of each output channel."""
+
+    def multiplied(
+        self, call: relay.Call, types: Mapping[int, StoredType]
+    ) -> tuple[relay.Call, dict[int, StoredType]]:
+        """Call of a fused function that multiplies whole numbers themselves, and its types.
+
+        ``types`` are those in memory of the call's parameters, the data's among them.
+        """
+        in_memory, function = types[self.data], call.op
+        _, axes = _channels(self.product) or ([], [])
+        shape = [
+            int(extent) if axis in axes else 1
+            for axis, extent in enumerate(self.product.checked_type.shape)
+        ]
+        factors = (self.scales.astype("float64") * in_memory.scale).astype("float32")
+        factor = relay.Var("scales", relay.TensorType(shape, FLOAT32))
+        parameters, arguments = list(function.params), list(call.args)
+        if (factors != 1).any():
+            parameters.append(factor)
+            arguments.append(constant(factors.reshape(shape)))
+        arguments[self.weight] = constant(self.steps)
+        made, number = dict(types), self.data
+        product = self.product
+        if self.shared:  # whose scale others need
+            number = len(parameters)
+            old = function.params[self.data]
+            parameters.append(relay.Var(f"{old.name_hint}_steps", old.checked_type))
+            arguments.append(call.args[self.data])
+            product = copy_call(product, [parameters[-1], *product.args[1:]])
+        made[number] = replace(in_memory, scale=1.0)
+        made[self.weight] = WHOLE
+        if factor in parameters:
+            product = relay.multiply(product, factor)
+        known: dict[relay.Expr, relay.Expr] = {self.product: product}
+        body = rebuild(function.body, known, copy_call)
+        whole = typed(relay.Function(parameters, body, attrs=function.attrs))
+        return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made
+
+
+def whole_weights_of(call: relay.Call) -> WholeWeights | None:
+    """Whole numbers that stand for the weights of a fused function's product, if some do."""
+    function = call.op
+    calls = all_calls(function.body)
+    products = [each for each in calls if _channels(each) is not None]
+    if len(products) != 1:
+        return None
+    (product,) = products
+    places = {parameter: number for number, parameter in enumerate(function.params)}
+    data, weight = (places.get(argument) for argument in product.args[:2])
+    if data is None or weight is None or not isinstance(call.args[weight], relay.Constant):
+        return None
+    shared = any(function.params[data] in list(each.args) for each in calls if each != product)
+    axes, _ = _channels(product) or ([], [])
+    found = steps_of_weights(values_of(call.args[weight]), axes)
+    if found is None:
+        return None
+    steps, scales = found
+    return WholeWeights(
+        product=product, data=data, weight=weight, shared=shared, steps=steps, scales=scales
+    )
+
+
+def steps_of_weights(
+    weights: np.ndarray, axes: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Whole numbers in int8, and a scale for each channel; None where weights are no such steps.
+
+    ``axes`` are those of the channels.
+    """
+    others = [axis for axis in range(weights.ndim) if axis not in axes]
+    rows = np.transpose(weights, [*axes, *others]).reshape(
+        int(np.prod([weights.shape[axis] for axis in axes])), -1
+    )
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    scales = np.zeros(len(rows), "float32")
+    scales[largest == 0] = 1
+    sample = rows[:, :: max(1, rows.shape[1] // SAMPLE)]
+    for count in range(MOST, 0, -1):
+        rest = np.flatnonzero(scales == 0)
+        if not rest.size:
+            break
+        tried = np.abs(largest[rest]) / np.float32(count)
+        # int8 has one more number below 0 than above.
+        fits = _are_steps(sample[rest], tried) & ((count < MOST) | (largest[rest] < 0))
+        fits[fits] = _are_steps(rows[rest[fits]], tried[fits])
+        scales[rest[fits]] = tried[fits]
+    if not scales.all():
+        return None
+    steps = np.rint(rows / scales[:, None]).astype("int8")
+    moved = steps.reshape([weights.shape[axis] for axis in (*axes, *others)])
+    return np.transpose(moved, np.argsort([*axes, *others])).copy(), scales
+
+
+def _are_steps(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    steps = rows / scales[:, None]
+    whole = np.rint(steps)
+    found: np.ndarray = (np.abs(steps - whole) < NEAR).all(axis=1) & (whole < MOST).all(axis=1)
+    return found
+
+
+def _channels(call: relay.Call) -> tuple[list[int], list[int]] | None:
+    """Axes of output channels in weights and result; None of what is no product with weights."""
+    rank = len(call.checked_type.shape)
+    if is_call_of(call, "nn.dense"):
+        return [0], [rank - 1]
+    if is_call_of(call, "nn.contrib_dense_pack"):
+        return [0, 2], [rank - 1]
+    if not is_call_of(call, *KERNELS):
+        return None
+    letters = [
+        [each for each in str(call_attribute(call, name)) if each.isalpha()]
+        for name in ("kernel_layout", "data_layout")
+    ]
+    groups = int(call_attribute(call, "groups", 1))
+    kernel = [axis for axis, letter in enumerate(letters[0]) if letter in "Oo"]
+    if letters[0][:4] == ["H", "W", "O", "I"] and groups > 1:
+        kernel = [2, 3]
+    return kernel, [axis for axis, letter in enumerate(letters[1]) if letter in "Cc"]
