@@ -25,7 +25,7 @@ TRIALS = {"TVM_IOS_NOTEBOOK_TRIALS": "4"}
 SECONDS = {"tuned_schedule": "6"}
 """Time budgets; of others 2. Tuning has to begin within it on a slow machine, too."""
 LITTLE = {
-    "tuned_schedule": "from tvm_ios.tuning.ansor import run as ansor\nansor.POPULATION = 4\n",
+    "tuned_schedule": "from tvm_ios.tuning.ansor import run as ansor\nansor.POPULATION = 16\n",
 }
 """What makes a notebook search little: how well its tuner searches is no concern here."""
 SAYS = {

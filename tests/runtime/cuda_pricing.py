@@ -159,7 +159,7 @@ def kernels_tuned(network_name, database_folder, backend):
     from tvm_ios.tuning.ansor import run as ansor_run
     from tvm_ios.tuning.records.records import read_records
 
-    ansor_run.POPULATION = 4  # how well it searches is no concern here
+    ansor_run.POPULATION = 16  # how well it searches is no concern here
     if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
         _without_device_code()
     mod, params = network(network_name)

@@ -43,7 +43,7 @@ TARGET = resolve_target(f"{host_target()} -opt-level=0")
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 BATCH = 4
 """Candidates that TVM measures at a time on two cores."""
-LITTLE = 4
+LITTLE = 16
 """Candidates that Ansor breeds for each one that it measures."""
 
 
