@@ -30,7 +30,7 @@ from tvm_ios.relay.transforms.mish import with_short_mish
 from tvm_ios.relay.transforms.norms.channel_variances import without_channel_variances
 from tvm_ios.relay.transforms.norms.whole_norms import keep_norms_whole
 from tvm_ios.relay.transforms.own_numbers import own_numbers
-from tvm_ios.relay.transforms.quantised.whole_numbers import with_lone_factors
+from tvm_ios.relay.transforms.quantised.whole_numbers import with_products_for_libraries
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_simplify
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -128,7 +128,7 @@ def _optimize(
             laid_out, sunk = sink_into_concatenations(laid_out)
             laid_out, alone = keep_concatenations_alone(laid_out, target)
             sunk += alone
-            laid_out, _ = keep_attention_whole(with_lone_factors(laid_out), target)
+            laid_out, _ = keep_attention_whole(with_products_for_libraries(laid_out), target)
             laid_out, _ = keep_norms_whole(laid_out, target)
         second = _FromLayouts()
         with tvm_pipeline(opt_level=opt_level, disabled=disabled, instruments=[second]):

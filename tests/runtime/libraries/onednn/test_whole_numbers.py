@@ -86,6 +86,9 @@ OPERATORS = {
     "dense": lambda x: written(
         relay.nn.dense(relay.reshape(x, (196, 32)), weights(24, 32, axis=0)) + vector(24)
     ),
+    "dense, packed": lambda x: written(
+        relay.nn.dense(relay.reshape(x, (49, 128)), weights(96, 128, axis=0)) + vector(96)
+    ),
     "max pooling": lambda x: relay.nn.max_pool2d(
         x, (3, 3), strides=(2, 2), padding=(1, 1), layout="NHWC"
     ),

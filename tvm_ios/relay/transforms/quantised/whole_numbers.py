@@ -16,9 +16,11 @@ from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.dataflow import (
     all_calls,
     copy_call,
+    graph_order,
     is_call_of,
     local_function,
     producers_of,
+    readers_of,
     rebuild,
     with_body,
 )
@@ -34,7 +36,7 @@ from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 from tvm_ios.relay.transforms.bfloat16 import PRODUCTS
 from tvm_ios.relay.transforms.quantised.whole_weights import WholeWeights, whole_weights_of
 
-__all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_lone_factors"]
+__all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_products_for_libraries"]
 
 MOVES = frozenset(
     {
@@ -103,12 +105,15 @@ class _Numbers:
         return self._made[whole]
 
 
-def with_lone_factors(module: tvm.IRModule) -> tvm.IRModule:
-    """Module in which factors that a run tells, and what they shift products by, are made alone.
+def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
+    """Module in which fusing leaves products of whole numbers that libraries have calls for.
 
-    Products of whole numbers whose scale a run tells are shifted and scaled by them. Libraries take
-    such a vector as they multiply; TVM would fuse what makes it.
+    What is made of scales that a run tells is made alone: libraries take such factors as they
+    multiply, and TVM would fuse what makes them. A product ends where its numbers are rounded to
+    whole ones, which a byte holds, unless another such tensor is added, or they are rounded again.
     """
+    body = module["main"].body
+    readers = readers_of(graph_order(body))
 
     def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
         if is_call_of(call, *STEPS):
@@ -118,9 +123,22 @@ def with_lone_factors(module: tvm.IRModule) -> tvm.IRModule:
                 else new
                 for old, new, other in zip(call.args, arguments, reversed(call.args), strict=True)
             ]
-        return copy_call(call, arguments)
+        made = copy_call(call, arguments)
+        if not is_fake_quantize(call) or not _follows_product(call.args[0]):
+            return made
+        goes_on = len(readers[call]) == 1 and _takes_whole_numbers(readers[call][0])
+        return made if goes_on else relay.annotation.stop_fusion(made)
 
-    return with_body(module, rebuild(module["main"].body, {}, call_of))
+    if not any(map(is_fake_quantize, all_calls(body))):
+        return module
+    return with_body(module, rebuild(body, {}, call_of))
+
+
+def _takes_whole_numbers(reader: relay.Expr) -> bool:
+    """True for a step of a product that libraries have for whole numbers."""
+    if is_fake_quantize(reader):
+        return True
+    return is_call_of(reader, "add") and all(whole_numbers_of(each) for each in reader.args)
 
 
 def _is_made_of_scalars(value: relay.Expr) -> bool:
@@ -137,7 +155,7 @@ def _is_made_of_scalars(value: relay.Expr) -> bool:
 
 def _follows_product(value: relay.Expr) -> bool:
     """True for a product that reads whole numbers, and steps after one."""
-    while is_call_of(value, *STEPS, "reshape"):
+    while is_call_of(value, *STEPS, "clip", "nn.bias_add", "nn.relu", "reshape"):
         value = value.args[0]
     return is_call_of(value, *PRODUCTS) and whole_numbers_of(value.args[0]) is not None
 

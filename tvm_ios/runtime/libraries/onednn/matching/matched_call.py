@@ -207,13 +207,15 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
         if layout_of(first, "weight_layout") != f"NC{block}n":
             return None
         # Rows in blocks of 16 lie as rows one by one: it is what the blocks are made of.
+        # Of bytes in blocks it makes no sums for zero points.
         format_ = f"BA16a{block}b"
+        whole_blocks = not inner % 16 and function.parameters[right].dtype != "int8"
         data = plain(left_shape, left)
         weight = OnednnTensor(
             position=right,
             shape=right_shape,
             extents=(inner, blocks * block),
-            format=format_ if format_ in FORMATS and not inner % 16 else f"Ba{block}b",
+            format=format_ if whole_blocks and format_ in FORMATS else f"Ba{block}b",
         )
     return OnednnCall(
         primitive=Primitive.PRODUCT, data=data, weight=weight, bias=None, result=result
