@@ -16,7 +16,7 @@ from tvm.tir.stmt_functor import ir_transform, post_order_visit
 
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.core.stored_type import StoredType
-from tvm_ios.kernels.whole_numbers import number_of, steps_of
+from tvm_ios.kernels.whole_numbers import filled, lanes_of, like, number_of, steps_of
 
 __all__ = ["with_stored_types"]
 
@@ -105,7 +105,7 @@ class _Storing:
         if isinstance(node, tir.LetStmt) and _points_to(node.value) in self._pointers:
             element = node.var.type_annotation.element_type
             self._types[node.var] = stored = self._types[_points_to(node.value)]
-            pointer = tvm.ir.PointerType(tvm.ir.PrimType(_like(_bits_of(stored), element)))
+            pointer = tvm.ir.PointerType(tvm.ir.PrimType(like(_bits_of(stored), element)))
             self._pointers[node.var] = tir.Var(node.var.name, pointer)
         if not isinstance(node, tir.Call) or not node.op.same_as(ADDRESS):
             return None
@@ -124,7 +124,7 @@ class _Storing:
         if isinstance(node, tir.BufferLoad):
             return _read(self._load(node), stored)
         value = tir.Var("exact", node.value.dtype)
-        at_once = self._rounds and not stored.is_whole and _lanes(value) in INSTRUCTIONS
+        at_once = self._rounds and not stored.is_whole and lanes_of(value) in INSTRUCTIONS
         rounded = _rounded_at_once(value) if at_once else _written(value, stored)
         store = tir.BufferStore(self._place(node.buffer), rounded, node.indices)
         return tir.LetStmt(value, node.value, store)
@@ -137,7 +137,7 @@ class _Storing:
         if buffer not in self._stored:
             pointer = self._pointers[buffer.data]
             # TVM makes buffers of vectors of those that only vectors are loaded from.
-            dtype = _like(_bits_of(self._types[buffer.data]), buffer)
+            dtype = like(_bits_of(self._types[buffer.data]), buffer)
             self._stored[buffer] = tir.decl_buffer(buffer.shape, dtype, buffer.name, data=pointer)
         return self._stored[buffer]
 
@@ -207,48 +207,32 @@ def _read(bits: tir.PrimExpr, stored: StoredType) -> tir.PrimExpr:
 
 
 def _written(number: tir.Var, stored: StoredType) -> tir.PrimExpr:
-    """What memory has of a number of float32 in another type."""
+    """Bits in memory for a number of float32, by its type there."""
     if not stored.is_whole:
         return _rounded(number)
-    whole = steps_of(number, stored) + _filled(stored.zero_point, number, "int32")
-    return tir.Cast(_like(stored.dtype, number), whole)
+    whole = steps_of(number, stored) + filled(stored.zero_point, "int32", number)
+    return tir.Cast(like(stored.dtype, number), whole)
 
 
 def _widened(bits: tir.PrimExpr) -> tir.PrimExpr:
     """Number of float32 with the value of one of bfloat16, by its bits; vectors likewise."""
-    wide = tir.Cast(_like("uint32", bits), bits) << _filled(HALF, bits)
-    return tir.reinterpret(_like(FLOAT32, bits), wide)
+    wide = tir.Cast(like("uint32", bits), bits) << filled(HALF, "uint32", bits)
+    return tir.reinterpret(like(FLOAT32, bits), wide)
 
 
 def _rounded(number: tir.Var) -> tir.PrimExpr:
     """Bits of the bfloat16 nearest to a float32, the even one of two; vectors likewise."""
-    bits = tir.reinterpret(_like("uint32", number), number)
-    half = _filled(HALF, number)
-    last = (bits >> half) & _filled(1, number)
-    nearest = (bits + (last + _filled(ROUNDER, number))) >> half
-    nan = (bits >> half) | _filled(QUIET, number)
+    bits = tir.reinterpret(like("uint32", number), number)
+    half = filled(HALF, "uint32", number)
+    last = (bits >> half) & filled(1, "uint32", number)
+    nearest = (bits + (last + filled(ROUNDER, "uint32", number))) >> half
+    nan = (bits >> half) | filled(QUIET, "uint32", number)
     chosen = tir.Select(tir.NE(number, number), nan, nearest)
-    return tir.Cast(_like(BITS, number), chosen)
+    return tir.Cast(like(BITS, number), chosen)
 
 
 def _rounded_at_once(number: tir.Var) -> tir.PrimExpr:
     """Bits of a vector by the processor's instruction, of those in :data:`INSTRUCTIONS`."""
-    name, count = INSTRUCTIONS[_lanes(number)], tir.const(1, "uint32")
-    call = tir.call_llvm_pure_intrin(_like("int16", number), name, count, number)
-    return tir.reinterpret(_like(BITS, number), call)
-
-
-def _like(dtype: str, number: tir.PrimExpr | tir.Buffer | tvm.ir.PrimType) -> str:
-    """Type of as many lanes as a number, an element of a buffer or a type has."""
-    lanes = _lanes(number)
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def _lanes(number: tir.PrimExpr | tir.Buffer | tvm.ir.PrimType) -> int:
-    return int(str(number.dtype).partition("x")[2] or 1)
-
-
-def _filled(value: int, number: tir.PrimExpr, dtype: str = "uint32") -> tir.PrimExpr:
-    one = tir.const(value, dtype)
-    lanes = _lanes(number)
-    return one if lanes == 1 else tir.Broadcast(one, lanes)
+    name, count = INSTRUCTIONS[lanes_of(number)], tir.const(1, "uint32")
+    call = tir.call_llvm_pure_intrin(like("int16", number), name, count, number)
+    return tir.reinterpret(like(BITS, number), call)

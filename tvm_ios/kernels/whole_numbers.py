@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import tvm
 from tvm import tir
 
 from tvm_ios.core.stored_type import StoredType
 
-__all__ = ["lanes_of", "number_of", "steps_of"]
+__all__ = ["filled", "lanes_of", "like", "number_of", "steps_of"]
 
 LAST = np.float32(1.5 * 2**23)
 """Number of float32 whose sums with small ones have no digits behind the point."""
@@ -20,35 +21,37 @@ def steps_of(number: tir.PrimExpr, stored: StoredType) -> tir.PrimExpr:
     is read once: TVM's kernels compute what has several readers anew for each of them.
     """
     least, most = stored.steps
-    inverse = _filled(np.float32(1) / np.float32(stored.scale), "float32", number)
-    bounded = tir.Max(number * inverse, _filled(least, "float32", number))
-    bounded = tir.Min(bounded, _filled(most, "float32", number))
+    inverse = filled(np.float32(1) / np.float32(stored.scale), "float32", number)
+    bounded = tir.Max(number * inverse, filled(least, "float32", number))
+    bounded = tir.Min(bounded, filled(most, "float32", number))
     # The bits of its sum count on from those of the constant; TVM would simplify a difference of
     # floats.
-    whole = _like("int32", number)
-    bits = tir.reinterpret(whole, bounded + _filled(LAST, "float32", number))
-    return bits - _filled(int(LAST.view("int32")), "int32", number)
+    whole = like("int32", number)
+    bits = tir.reinterpret(whole, bounded + filled(LAST, "float32", number))
+    return bits - filled(int(LAST.view("int32")), "int32", number)
 
 
 def number_of(whole: tir.PrimExpr, stored: StoredType) -> tir.PrimExpr:
     """Number of float32 that a whole number stands for."""
-    wide = tir.Cast(_like("int32", whole), whole)
+    wide = tir.Cast(like("int32", whole), whole)
     if stored.zero_point:
-        wide = wide - _filled(stored.zero_point, "int32", whole)
-    number = tir.Cast(_like("float32", whole), wide)
-    return number if stored.scale == 1 else number * _filled(stored.scale, "float32", whole)
+        wide = wide - filled(stored.zero_point, "int32", whole)
+    number = tir.Cast(like("float32", whole), wide)
+    return number if stored.scale == 1 else number * filled(stored.scale, "float32", whole)
 
 
-def lanes_of(number: tir.PrimExpr) -> int:
-    """Number of lanes of a vector; 1 of a scalar."""
-    return int(str(number.dtype).partition("x")[2] or 1)
-
-
-def _like(dtype: str, number: tir.PrimExpr) -> str:
+def like(dtype: str, number: tir.PrimExpr | tir.Buffer | tvm.ir.PrimType) -> str:
+    """Data type with as many lanes as a number, an element of a buffer or a type has."""
     lanes = lanes_of(number)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
-def _filled(value: float | np.float32, dtype: str, number: tir.PrimExpr) -> tir.PrimExpr:
+def lanes_of(number: tir.PrimExpr | tir.Buffer | tvm.ir.PrimType) -> int:
+    """Number of lanes of a vector; 1 of a scalar."""
+    return int(str(number.dtype).partition("x")[2] or 1)
+
+
+def filled(value: float | np.float32, dtype: str, number: tir.PrimExpr) -> tir.PrimExpr:
+    """Constant of a data type, in each lane that a number has."""
     one, lanes = tir.const(value, dtype), lanes_of(number)
     return one if lanes == 1 else tir.Broadcast(one, lanes)

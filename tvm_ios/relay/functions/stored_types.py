@@ -128,7 +128,7 @@ def _write(value: relay.Expr, stored: StoredType) -> relay.Expr:
 def _each(
     value: relay.Expr, type_: tvm.ir.Type, make: Callable[[relay.Expr], relay.Expr]
 ) -> relay.Expr:
-    """What a function makes of a value of a type; of a tuple field by field."""
+    """Value that a function makes of one of a type, or of each field of a tuple."""
     if not isinstance(type_, tvm.ir.TupleType):
         return make(value)
     fields = [resolve_field(relay.TupleGetItem(value, n)) for n in range(len(type_.fields))]

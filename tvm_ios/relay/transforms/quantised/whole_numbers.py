@@ -69,7 +69,7 @@ def in_numbers(module: tvm.IRModule) -> tvm.IRModule:
         found = numbers.of(arguments[0], stored_type_of(copied))
         return copied if found is None else found
 
-    return relay.transform.InferType()(with_body(module, rebuild(body, {}, call_of)))
+    return with_body(module, rebuild(body, {}, call_of))
 
 
 class _Numbers:
@@ -113,6 +113,8 @@ def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
     whole ones, which a byte holds, unless another such tensor is added, or they are rounded again.
     """
     body = module["main"].body
+    if not any(map(is_fake_quantize, all_calls(body))):
+        return module
     readers = readers_of(graph_order(body))
 
     def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
@@ -129,8 +131,6 @@ def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
         goes_on = len(readers[call]) == 1 and _takes_whole_numbers(readers[call][0])
         return made if goes_on else relay.annotation.stop_fusion(made)
 
-    if not any(map(is_fake_quantize, all_calls(body))):
-        return module
     return with_body(module, rebuild(body, {}, call_of))
 
 

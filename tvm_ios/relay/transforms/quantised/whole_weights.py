@@ -31,11 +31,8 @@ NEAR = 1e-4
 """Largest distance from a whole number of steps, in steps: sums of float32 come as near."""
 SAMPLE = 32
 """Weights of a channel that are looked at first."""
-KERNELS = {
-    "nn.conv2d": "kernel_layout",
-    "nn.contrib_conv2d_NCHWc": "kernel_layout",
-    "nn.contrib_depthwise_conv2d_NCHWc": "kernel_layout",
-}
+CONVOLUTIONS = ("nn.conv2d", "nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc")
+"""Operators whose weights and data have layouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +157,7 @@ def _channels(call: relay.Call) -> tuple[list[int], list[int]] | None:
         return [0], [rank - 1]
     if is_call_of(call, "nn.contrib_dense_pack"):
         return [0, 2], [rank - 1]
-    if not is_call_of(call, *KERNELS):
+    if not is_call_of(call, *CONVOLUTIONS):
         return None
     letters = [
         [each for each in str(call_attribute(call, name)) if each.isalpha()]

@@ -231,7 +231,7 @@ class _Found:
     """Answer of a search for the parts of a call."""
 
     cut: OnednnCut | None = None
-    """Fastest cut; None where oneDNN has no fast code for the call."""
+    """Fastest numbers of parts of the call; None where oneDNN has no fast code for it."""
     least_ns: int = 0
     """Least nanoseconds of the call so cut; 0 where it was not timed."""
 
