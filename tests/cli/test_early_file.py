@@ -141,6 +141,23 @@ def test_an_interrupt_leaves_the_best_so_far(output, clock, models, left, told):
     assert note.startswith(f"{output} {told}")
 
 
+def test_a_model_whose_writing_is_interrupted_is_left_behind(output, clock):
+    class Slow(Model):
+        def export_library(self, path):
+            late = self.clock.now_s >= 6.0
+            super().export_library(path)
+            if not late:
+                path.write_text("half of it")
+                raise KeyboardInterrupt
+
+    file, _ = early(output, clock)
+    clock.now_s = 5.0
+    with pytest.raises(KeyboardInterrupt) as caught, file.left_behind():
+        file(step(Slow(clock, "1"), "in order"))
+    assert output.read_text() == "1"
+    assert "has the best model so far (in order; " in caught.value.__notes__[0]
+
+
 def test_an_error_leaves_it_as_well_and_says_so(output, clock):
     file, _ = early(output, clock)
 

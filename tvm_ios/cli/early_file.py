@@ -102,14 +102,15 @@ class EarlyFile:
         )
 
     def _write(self, model: Any, what: str) -> None:
-        self._waiting = None
         begin_s = self._clock_s()
         try:
             model.export_library(self._output)
         except ArtifactError as error:  # the end of the call will say so as well
             _LOG.warning("no early file was written: %s", error)
+            self._waiting = None
             self._next_s = float("inf")
             return
+        self._waiting = None  # only now: where writing was interrupted, it still waits
         took_s = self._clock_s() - begin_s
         self._next_s = self._clock_s() + WRITING_SHARE * took_s
         self._budget.set_aside(Reserve.FILE, _AGAIN * took_s)
