@@ -51,6 +51,7 @@ from tvm_ios.profile.last_race import (
 )
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
+from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant
@@ -105,6 +106,7 @@ def tune(
     decisions: DecisionFiles = None,
     precision: str | None = None,
     max_relative_error: float | None = None,
+    memory_limit_mb: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
@@ -154,6 +156,9 @@ def tune(
     max_relative_error
         Largest error that bfloat16 may cause, 0.03 where nobody says: the largest absolute
         difference of an output from float32, by the output's largest absolute value.
+    memory_limit_mb
+        Most megabytes (1e6 bytes) of activations that a schedule may plan; less runs at once where
+        it needs more. No limit where omitted, or as ``options`` say.
     inputs
         Arrays by name of the input, on which that error is checked; made-up ones where omitted.
     progress
@@ -215,6 +220,7 @@ def tune(
                 tuning,
                 precision=precision,
                 max_relative_error=max_relative_error,
+                memory_limit_mb=memory_limit_mb,
             ),
         )
     )
@@ -331,6 +337,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             # Not before: tuners wait for a device that is held.
             session = stack.enter_context(call.open())
             built = chosen.built if tuned is None else tuned.built
+            memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
             fitting = DecisionFitting(
                 built=built,
                 model=None if conversion.changes else BuildCandidate(mod=mod, params=params),
@@ -344,11 +351,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
             racers |= decided.racers(racers, main, session, call)
-            racers = fitting_racers(racers, main.sequential_ns, call)
+            racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
             if tuned is not None:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
-            racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+            untuned = _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+            racers |= memory.fitting(untuned)
         raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(raced, racers, session, call, curve)
@@ -362,6 +370,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         main=main,
         racers=racers,
         raced=raced,
+        memory=memory,
     )
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 
