@@ -36,9 +36,9 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
-from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import (

@@ -11,9 +11,9 @@ from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.find_schedules import ScheduledBuild
-from tvm_ios.profile.given_decisions import GivenDecisions
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
