@@ -95,7 +95,7 @@ class WholeWeights:
         if self.rest is not None:
             others = relay.Var("others", product.checked_type)
             parameters.append(others)
-            arguments.append(self._product_of_rest(arguments[number], made[number]))
+            arguments.append(self._product_of(self.rest, arguments[number], made[number]))
             product = relay.add(product, others)
         if factor in parameters:
             product = relay.multiply(product, factor)
@@ -104,8 +104,10 @@ class WholeWeights:
         whole = typed(relay.Function(parameters, body, attrs=function.attrs))
         return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made
 
-    def _product_of_rest(self, data: relay.Expr, in_memory: StoredType) -> relay.Call:
-        """Call of a function of its own, with the product of whole numbers by the rest."""
+    def _product_of(
+        self, weights: np.ndarray, data: relay.Expr, in_memory: StoredType
+    ) -> relay.Call:
+        """Call of a function of its own that multiplies whole numbers by other weights."""
         operands = [
             relay.Var(name, each.checked_type)
             for name, each in zip(("data", "weight"), self.product.args, strict=True)
@@ -113,7 +115,7 @@ class WholeWeights:
         function = relay.Function(operands, copy_call(self.product, operands))
         fused = typed(function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)))
         whole = with_stored_types(fused, {0: in_memory, 1: WHOLE})
-        return relay.Call(whole, [data, constant(self.rest)])
+        return relay.Call(whole, [data, constant(weights)])
 
 
 def whole_weights_of(call: relay.Call) -> WholeWeights | None:
