@@ -95,10 +95,11 @@ def test_weights_of_nine_bits_are_multiplied_in_two_products():
         ("conv2d", ["uint8", "int8"], "float32"),
         ("conv2d", ["uint8", "int8", "float32", "float32"], "float32"),
     ]
-    few = relay.const(whole_weights(16, 16, 1, 1, most=150).data)
+    depthwise = whole_weights(16, 1, 3, 3, most=150)
     value = fake_quantize(data(), STORED)
-    found = types(relay.nn.conv2d(value, few, channels=16, kernel_size=(1, 1)))
-    assert [each[1][0] for each in found if each[0] == "conv2d"] == ["float32"]
+    how = {"channels": 16, "groups": 16, "padding": (1, 1), "kernel_size": (3, 3)}
+    found = types(relay.nn.conv2d(value, depthwise, **how))
+    assert [each[1][0] for each in found if "conv2d" in each[0]] == ["float32"]
 
 
 @pytest.mark.parametrize("why", ["processor", "weights", "bits"])

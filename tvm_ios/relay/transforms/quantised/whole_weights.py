@@ -34,8 +34,6 @@ MOST = 128
 MOST_OF_TWO = 255
 """Greatest number of steps from 0 in a sum of two weights: those of unsigned bytes and any zero
 point."""
-LEAST_OF_TWO = 64
-"""Weights of a channel from which two products of bytes are faster than one of float32."""
 NEAR = 1e-4
 """Largest distance from a whole number of steps, in steps: sums of float32 come as near."""
 SAMPLE = 32
@@ -139,8 +137,8 @@ def whole_weights_of(call: relay.Call) -> WholeWeights | None:
     limits = np.iinfo("int8")
     near = steps.clip(limits.min, limits.max)
     rest = (steps - near).astype("int8") if (steps != near).any() else None
-    if rest is not None and steps.size < LEAST_OF_TWO * scales.size:
-        return None
+    if rest is not None and int(call_attribute(product, "groups", 1)) > 1:
+        return None  # Loops of our own are as fast in float32: two would take twice as long.
     return WholeWeights(
         product=product,
         data=data,
