@@ -161,6 +161,18 @@ def test_an_operand_of_another_type_than_the_result_is_read_rightly(monkeypatch,
     assert (apart > 0.01).mean() < 1e-3
 
 
+def test_an_operand_of_another_type_is_not_read_in_blocks_of_channels():
+    def blocked(x):
+        weight = weights(48, 32, 1, 1, axis=0, most=150)  # in nine bits: a product is added
+        moved = relay.transpose(x, (0, 3, 1, 2))
+        return written(relay.nn.conv2d(moved, weight, channels=48, kernel_size=(1, 1)))
+
+    model = replace(built(blocked), libraries=(OnednnLibrary(),))
+    wanted, _ = outputs(replace(model, libraries=()))
+    found, _ = outputs(model)
+    assert (np.abs(found - wanted) > 0.01 * WRITTEN.scale).mean() < 1e-3
+
+
 def test_padding_is_zero_whatever_stands_for_it(monkeypatch):
     cut_every_call(monkeypatch, "1x1x1")
     model = replace(built(OPERATORS["3x3"]), libraries=(OnednnLibrary(),))

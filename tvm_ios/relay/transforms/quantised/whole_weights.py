@@ -194,11 +194,9 @@ def _are_steps(rows: np.ndarray, scales: np.ndarray, most: int) -> np.ndarray:
 
 def _channels(call: relay.Call) -> tuple[list[int], list[int]] | None:
     """Axes of output channels in weights and result; None of what is no product with weights."""
-    rank = len(call.checked_type.shape)
-    if is_call_of(call, "nn.dense"):
-        return [0], [rank - 1]
-    if is_call_of(call, "nn.contrib_dense_pack"):
-        return [0, 2], [rank - 1]
+    if is_call_of(call, "nn.dense", "nn.contrib_dense_pack"):
+        packed = is_call_of(call, "nn.contrib_dense_pack")
+        return [0, 2] if packed else [0], [len(call.checked_type.shape) - 1]
     if not is_call_of(call, *CONVOLUTIONS):
         return None
     letters = [
