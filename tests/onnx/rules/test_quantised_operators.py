@@ -120,6 +120,14 @@ def test_operators_of_two_inputs(op_type, shape):
     require_near(model(op_type, inputs, constants, names, domain="com.microsoft"), inputs)
 
 
+def test_one_of_two_numbers():
+    inputs = {"c": RNG.random((2, 3, 4)) < 0.5, "a": whole(2, 3, 4), "b": whole(3, 1)}
+    names = ["c", "a", "as", "az", "b", "bs", "bz", "ys", "yz"]
+    constants = {**STEP, "bs": np.float32(0.02), "bz": np.uint8(9)}
+    made = model("QLinearWhere", inputs, constants, names, domain="com.microsoft")
+    assert require_near(made, inputs)[-2:] == ["Where", "QuantizeLinear"]
+
+
 def test_tensors_one_behind_the_other():
     inputs = {"a": whole(2, 3), "b": whole(2, 5)}
     constants = {**STEP, "bs": np.float32(0.02), "bz": np.uint8(9)}

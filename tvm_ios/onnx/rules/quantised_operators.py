@@ -19,6 +19,7 @@ from tvm_ios.onnx.values import dtype_of, extents, optional, required
 
 __all__ = [
     "average",
+    "choice",
     "concat",
     "conv",
     "gemm",
@@ -101,6 +102,13 @@ def of_two(node: ir.Node, op: Builder) -> Outputs:
     """A sum or a product, element by element."""
     kind = node.op_type.removeprefix("QLinear")
     return _whole(op, node, op.op(kind, _number(op, node, 0), _number(op, node, 3)), 6)
+
+
+@rule(f"{MICROSOFT}.QLinearWhere")
+def choice(node: ir.Node, op: Builder) -> Outputs:
+    """One of two numbers, as a condition says."""
+    made = op.op("Where", required(node), _number(op, node, 1), _number(op, node, 4))
+    return _whole(op, node, made, 7)
 
 
 @rule(f"{MICROSOFT}.QLinearLeakyRelu", f"{MICROSOFT}.QLinearSigmoid")

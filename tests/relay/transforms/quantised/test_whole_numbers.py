@@ -22,15 +22,15 @@ OTHER = StoredType(dtype="int8", scale=0.1, zero_point=-20)
 SHAPE = (1, 16, 8, 8)
 
 
-def whole_weights(*shape):
-    drawn = np.random.default_rng(0).integers(-127, 127, shape, endpoint=True)
-    drawn.reshape(shape[0], -1)[:, 0] = 127
+def whole_weights(*shape, most=127):
+    drawn = np.random.default_rng(0).integers(most - 255, most, shape, endpoint=True)
+    drawn.reshape(shape[0], -1)[:, 0] = most
     scales = np.linspace(1e-3, 2e-3, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
     return relay.const((drawn * scales).astype("float32"))
 
 
-def convolved(value, channels=16, **how):
-    weight = whole_weights(channels, 16, 3, 3)
+def convolved(value, channels=16, most=127, **how):
+    weight = whole_weights(channels, 16, 3, 3, most=most)
     how = {"padding": (1, 1), "kernel_size": (3, 3), **how}
     return relay.nn.conv2d(value, weight, channels=channels, **how)
 
@@ -88,6 +88,20 @@ def test_products_read_whole_numbers_with_weights_of_them():
     assert back == ("layout_transform", ["float32"], "float32")
 
 
+def test_weights_of_nine_bits_are_multiplied_in_two_products():
+    first, *products = types(convolved(fake_quantize(data(), STORED), most=150))[:-1]
+    assert first == ("layout_transform", ["float32"], "uint8")
+    assert products == [
+        ("conv2d", ["uint8", "int8"], "float32"),
+        ("conv2d", ["uint8", "int8", "float32", "float32"], "float32"),
+    ]
+    depthwise = whole_weights(16, 1, 3, 3, most=150)
+    value = fake_quantize(data(), STORED)
+    how = {"channels": 16, "groups": 16, "padding": (1, 1), "kernel_size": (3, 3)}
+    found = types(relay.nn.conv2d(value, depthwise, **how))
+    assert [each[1][0] for each in found if "conv2d" in each[0]] == ["float32"]
+
+
 @pytest.mark.parametrize("why", ["processor", "weights", "bits"])
 def test_products_that_cannot_read_numbers_of_float32(why):
     value = fake_quantize(convolved(fake_quantize(data(), STORED)), OTHER)
@@ -126,6 +140,7 @@ def test_joined_whole_numbers_of_one_type_stay_so():
 NETWORKS = {
     "chain": lambda x: convolved(fake_quantize(relay.nn.relu(convolved(x)), OTHER)),
     "residual": lambda x: fake_quantize(fake_quantize(convolved(x), OTHER) + x, STORED),
+    "nine bits": lambda x: fake_quantize(convolved(x, most=128) + convolved(x, most=150), OTHER),
     "strides": lambda x: convolved(x, strides=(2, 2), padding=(0, 1)),
     "dense": lambda x: relay.nn.dense(relay.reshape(x, (1, 1024)), whole_weights(8, 1024)),
     "pooling": lambda x: relay.tanh(
@@ -134,6 +149,7 @@ NETWORKS = {
     "two products": lambda x: relay.nn.batch_matmul(
         *(relay.reshape(each, (1, 32, 32)) for each in (x, fake_quantize(relay.exp(x), OTHER)))
     ),
+    "parts": lambda x: relay.split(relay.nn.avg_pool2d(x, (2, 2)), 2, 1)[1],
     "softmax": lambda x: relay.nn.softmax(relay.reshape(x, (16, 64))),
 }
 

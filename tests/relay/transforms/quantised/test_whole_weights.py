@@ -16,9 +16,11 @@ def whole(low=-127, high=127, seed=0):
     return drawn
 
 
-def assert_found(weights, axes=(0,)):
+def assert_found(weights, axes=(0,), *, nine_bits=False):
     steps, scales = steps_of_weights(weights, axes)
-    assert steps.dtype == np.int8
+    limits = np.iinfo("int8")
+    assert bool(((steps < limits.min) | (steps > limits.max)).any()) == nine_bits
+    assert np.abs(steps - steps.clip(limits.min, limits.max)).max() <= limits.max
     assert len(scales) == np.prod([weights.shape[axis] for axis in axes])
     spread = np.ones(weights.ndim, int)
     for axis in axes:
@@ -27,10 +29,17 @@ def assert_found(weights, axes=(0,)):
     np.testing.assert_allclose(made, weights, rtol=1e-6)
 
 
-@pytest.mark.parametrize("low", [-127, -128])
-def test_each_channel_has_its_scale(low):
+@pytest.mark.parametrize("limits", [(-127, 127), (-128, 127), (-127, 128)])
+def test_each_channel_has_its_scale(limits):
     scales = np.geomspace(1e-4, 30, SHAPE[0]).reshape(-1, 1, 1, 1)
-    assert_found((whole(low) * scales).astype("float32"))
+    assert_found((whole(*limits) * scales).astype("float32"))
+
+
+@pytest.mark.parametrize("limits", [(-100, 155), (-155, 100), (0, 255), (-254, 254)])
+def test_weights_of_nine_bits_are_sums_of_two(limits):
+    weights = (whole(*limits) * 0.0371).astype("float32")
+    weights[3] = whole(-90, 90)[3]  # which fits
+    assert_found(weights, nine_bits=True)
 
 
 def test_one_scale_for_all_is_as_good():
@@ -61,11 +70,10 @@ def test_few_steps_and_channels_of_zeros_are_found():
     "weights",
     [
         np.random.default_rng(1).standard_normal(SHAPE).astype("float32"),
-        (whole(-255, 255) * 0.01).astype("float32"),
-        np.where(whole() == -127, 128.0, whole()).astype("float32"),
+        (whole(-256, 256) * 0.01).astype("float32"),
         np.full(SHAPE, np.nan, "float32"),
     ],
-    ids=["numbers", "nine bits", "one too many", "no numbers"],
+    ids=["numbers", "one too many", "no numbers"],
 )
 def test_other_weights_are_no_steps(weights):
     assert steps_of_weights(weights, (0,)) is None

@@ -33,10 +33,9 @@ def _processor(onednn):
         pytest.skip("this processor multiplies no bytes by fours")
 
 
-def weights(*shape, axis=-1, seed=0):
-    drawn = np.random.default_rng(seed).integers(-127, 127, shape, endpoint=True)
-    moved = np.moveaxis(drawn, axis, 0)
-    moved.reshape(len(moved), -1)[:, 0] = 127
+def weights(*shape, axis=-1, seed=0, most=127):
+    drawn = np.random.default_rng(seed).integers(most - 255, most, shape, endpoint=True)
+    np.moveaxis(drawn, axis, 0)[(slice(None), *[0] * (len(shape) - 1))] = most
     spread = [1] * len(shape)
     spread[axis] = -1
     scales = np.linspace(2e-4, 9e-4, shape[axis]).reshape(spread)
@@ -67,6 +66,11 @@ def convolved(x, channels=48, kernel=3, groups=1, inputs=32, bias=True, **how):
     return made + vector(channels) if bias else made
 
 
+def dense(x, channels=128, most=127):
+    read = relay.reshape(x, (49, 128))
+    return relay.nn.dense(read, weights(channels, 128, axis=0, most=most)) + vector(channels)
+
+
 def written(value):
     return fake_quantize(value, WRITTEN)
 
@@ -86,9 +90,8 @@ OPERATORS = {
     "dense": lambda x: written(
         relay.nn.dense(relay.reshape(x, (196, 32)), weights(24, 32, axis=0)) + vector(24)
     ),
-    "dense, packed": lambda x: written(
-        relay.nn.dense(relay.reshape(x, (49, 128)), weights(96, 128, axis=0)) + vector(96)
-    ),
+    "dense, packed": lambda x: written(dense(x, channels=96)),
+    "nine bits": lambda x: written(dense(x, most=150)),
     "max pooling": lambda x: relay.nn.max_pool2d(
         x, (3, 3), strides=(2, 2), padding=(1, 1), layout="NHWC"
     ),
@@ -138,6 +141,36 @@ def test_operators_are_right_within_a_quantum(monkeypatch, name):
         apart = np.abs(found - wanted) / WRITTEN.scale
         assert apart.max() < 1.01
         assert (apart > 0.01).mean() < 1e-3
+
+
+UNLIKE = {
+    "product": lambda x: dense(x) + relay.reshape(relay.nn.softmax(x), (49, 128)),
+    "convolution": lambda x: convolved(x, channels=32) + relay.nn.softmax(x),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_an_operand_of_another_type_than_the_result_is_read_rightly(monkeypatch, name):
+    model = built(lambda x: written(UNLIKE[name](x)))
+    wanted, _ = outputs(model)
+    cut_every_call(monkeypatch, "1x2x1")  # as which it must not be computed
+    found, (call,) = outputs(replace(model, libraries=(OnednnLibrary(),)))
+    types = [step.operand.dtype for step in call.steps if step.operand is not None]
+    assert (call.result.dtype, types) == ("uint8", ["float32"] * 3)
+    apart = np.abs(found - wanted) / WRITTEN.scale
+    assert (apart > 0.01).mean() < 1e-3
+
+
+def test_an_operand_of_another_type_is_not_read_in_blocks_of_channels():
+    def blocked(x):
+        weight = weights(48, 32, 1, 1, axis=0, most=150)  # in nine bits: a product is added
+        moved = relay.transpose(x, (0, 3, 1, 2))
+        return written(relay.nn.conv2d(moved, weight, channels=48, kernel_size=(1, 1)))
+
+    model = replace(built(blocked), libraries=(OnednnLibrary(),))
+    wanted, _ = outputs(replace(model, libraries=()))
+    found, _ = outputs(model)
+    assert (np.abs(found - wanted) > 0.01 * WRITTEN.scale).mean() < 1e-3
 
 
 def test_padding_is_zero_whatever_stands_for_it(monkeypatch):

@@ -4,6 +4,9 @@ A quantised model's weights came from whole numbers, one scale for each output c
 Whatever was folded into them since, such as a scale of a norm, a whole number of steps stays one,
 so they are found by their values. Then a product of whole numbers is computed, and each channel of
 its result is multiplied by the scales of data and weights: what libraries compute in int8.
+
+Unsigned weights less their zero point need nine bits. A channel that reaches 128, but not -128, has
+a scale below 0 instead. What does not fit even so is a sum of two weights, and of two products.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import tvm
 from tvm import relay
 
 from tvm_ios.core.low_precision import FLOAT32
@@ -19,14 +23,17 @@ from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.functions.stored_types import typed
+from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 
 __all__ = ["WholeWeights", "steps_of_weights", "whole_weights_of"]
 
 WHOLE = StoredType(dtype="int8")
 """Type of weights, of which each stands for itself."""
 MOST = 128
-"""Greatest number of steps from 0."""
+"""Greatest number of steps from 0 in ``int8``, which only those below 0 may have."""
+MOST_OF_TWO = 255
+"""Greatest number of steps from 0 in a sum of two weights: those of unsigned bytes and any zero
+point."""
 NEAR = 1e-4
 """Largest distance from a whole number of steps, in steps: sums of float32 come as near."""
 SAMPLE = 32
@@ -48,6 +55,8 @@ class WholeWeights:
     """True if others in the function read the data, too."""
     steps: np.ndarray
     """Weights in int8."""
+    rest: np.ndarray | None
+    """What is added to the weights, in int8; None where they fit into int8."""
     scales: np.ndarray
     """Scale of each output channel."""
 
@@ -81,12 +90,30 @@ class WholeWeights:
             product = copy_call(product, [parameters[-1], *product.args[1:]])
         made[number] = replace(in_memory, scale=1.0)
         made[self.weight] = WHOLE
+        if self.rest is not None:
+            others = relay.Var("others", product.checked_type)
+            parameters.append(others)
+            arguments.append(self._product_of(self.rest, arguments[number], made[number]))
+            product = relay.add(product, others)
         if factor in parameters:
             product = relay.multiply(product, factor)
         known: dict[relay.Expr, relay.Expr] = {self.product: product}
         body = rebuild(function.body, known, copy_call)
         whole = typed(relay.Function(parameters, body, attrs=function.attrs))
         return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made
+
+    def _product_of(
+        self, weights: np.ndarray, data: relay.Expr, in_memory: StoredType
+    ) -> relay.Call:
+        """Call of a function of its own that multiplies whole numbers by other weights."""
+        operands = [
+            relay.Var(name, each.checked_type)
+            for name, each in zip(("data", "weight"), self.product.args, strict=True)
+        ]
+        function = relay.Function(operands, copy_call(self.product, operands))
+        fused = typed(function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)))
+        whole = with_stored_types(fused, {0: in_memory, 1: WHOLE})
+        return relay.Call(whole, [data, constant(weights)])
 
 
 def whole_weights_of(call: relay.Call) -> WholeWeights | None:
@@ -107,17 +134,28 @@ def whole_weights_of(call: relay.Call) -> WholeWeights | None:
     if found is None:
         return None
     steps, scales = found
+    limits = np.iinfo("int8")
+    near = steps.clip(limits.min, limits.max)
+    rest = (steps - near).astype("int8") if (steps != near).any() else None
+    if rest is not None and int(call_attribute(product, "groups", 1)) > 1:
+        return None  # Loops of our own are as fast in float32: two would take twice as long.
     return WholeWeights(
-        product=product, data=data, weight=weight, shared=shared, steps=steps, scales=scales
+        product=product,
+        data=data,
+        weight=weight,
+        shared=shared,
+        steps=near.astype("int8"),
+        rest=rest,
+        scales=scales,
     )
 
 
 def steps_of_weights(
     weights: np.ndarray, axes: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Whole numbers in int8, and a scale for each channel; None where weights are no such steps.
+    """Whole numbers in int16, and a scale for each channel; None where weights are no such steps.
 
-    ``axes`` are those of the channels.
+    They fit into int8, or are sums of two numbers that do. ``axes`` are those of the channels.
     """
     others = [axis for axis in range(weights.ndim) if axis not in axes]
     rows = np.transpose(weights, [*axes, *others]).reshape(
@@ -127,36 +165,38 @@ def steps_of_weights(
     scales = np.zeros(len(rows), "float32")
     scales[largest == 0] = 1
     sample = rows[:, :: max(1, rows.shape[1] // SAMPLE)]
-    for count in range(MOST, 0, -1):
+    # Steps of half the size are whole as well, so that int8 comes first.
+    for count in (*range(MOST, 0, -1), *range(MOST + 1, MOST_OF_TWO + 1)):
         rest = np.flatnonzero(scales == 0)
         if not rest.size:
             break
         tried = np.abs(largest[rest]) / np.float32(count)
-        # int8 has one more number below 0 than above.
-        fits = _are_steps(sample[rest], tried) & ((count < MOST) | (largest[rest] < 0))
-        fits[fits] = _are_steps(rows[rest[fits]], tried[fits])
+        if count >= MOST:  # int8 has one more number below 0 than above.
+            tried = -largest[rest] / np.float32(count)
+        most = max(count, MOST)
+        fits = _are_steps(sample[rest], tried, most)
+        fits[fits] = _are_steps(rows[rest[fits]], tried[fits], most)
         scales[rest[fits]] = tried[fits]
     if not scales.all():
         return None
-    steps = np.rint(rows / scales[:, None]).astype("int8")
+    steps = np.rint(rows / scales[:, None]).astype("int16")
     moved = steps.reshape([weights.shape[axis] for axis in (*axes, *others)])
     return np.transpose(moved, np.argsort([*axes, *others])).copy(), scales
 
 
-def _are_steps(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+def _are_steps(rows: np.ndarray, scales: np.ndarray, most: int) -> np.ndarray:
+    """True for rows of whole numbers of steps, all below a greatest one."""
     steps = rows / scales[:, None]
     whole = np.rint(steps)
-    found: np.ndarray = (np.abs(steps - whole) < NEAR).all(axis=1) & (whole < MOST).all(axis=1)
+    found: np.ndarray = (np.abs(steps - whole) < NEAR).all(axis=1) & (whole < most).all(axis=1)
     return found
 
 
 def _channels(call: relay.Call) -> tuple[list[int], list[int]] | None:
     """Axes of output channels in weights and result; None of what is no product with weights."""
-    rank = len(call.checked_type.shape)
-    if is_call_of(call, "nn.dense"):
-        return [0], [rank - 1]
-    if is_call_of(call, "nn.contrib_dense_pack"):
-        return [0, 2], [rank - 1]
+    if is_call_of(call, "nn.dense", "nn.contrib_dense_pack"):
+        packed = is_call_of(call, "nn.contrib_dense_pack")
+        return [0, 2] if packed else [0], [len(call.checked_type.shape) - 1]
     if not is_call_of(call, *CONVOLUTIONS):
         return None
     letters = [

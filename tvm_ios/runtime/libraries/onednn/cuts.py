@@ -39,7 +39,7 @@ class CallPart:
 
 
 class _GapError(Exception):
-    """A box that would not lie in one piece."""
+    """A box that would not lie in one piece where it has to."""
 
 
 def whole_call(call: OnednnCall) -> CallPart:
@@ -165,6 +165,14 @@ def _part(call: OnednnCall, images: Range, channels: Range, rows: Range) -> Call
     result = _piece(call.result, result_box, gaps=gaps)
     weight, bias = cut(call.weight, boxes[1]), following(call.bias)
     operands = [following(step.operand) for step in call.steps]
+    if result.strides is not None and any(
+        operand is not None
+        and operand.tensor.extents == result.tensor.extents
+        and operand.tensor.dtype != result.tensor.dtype
+        for operand in operands
+    ):
+        # oneDNN 3.2 takes bytes between rows of the result for those between rows of the operand.
+        raise _GapError
     pieces = [data, *(each for each in (weight, bias, *operands) if each is not None), result]
     return CallPart(
         call=replace(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.stored_type import LIMITS, StoredType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
+from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST
 
 __all__ = ["fake_quantised", "in_whole_numbers"]
 
@@ -36,9 +37,13 @@ def in_whole_numbers(function: FusedFunction, call: OnednnCall) -> OnednnCall | 
     if data.scale != 1 or (weight.scale, weight.zero_point, weight.dtype) != (1, 0, "int8"):
         return None
     call = replace(call, data=replace(call.data, zero_point=data.zero_point))
+    blocked = call.window is not None and call.result.format not in CHANNELS_LAST.values()
     steps: list[Step] = []
     for step in call.steps:
         stored = None if step.operand is None else _stored(function, step.operand.position)
+        unlike = (stored is None) != (result is None)
+        if blocked and unlike and step.operand and step.operand.extents == call.result.extents:
+            return None  # which 3.2 reads as if an element of both were as large
         made = (step,) if stored is None else _in_units(step, stored)
         if made is None:
             return None
