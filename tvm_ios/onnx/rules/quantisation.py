@@ -102,8 +102,9 @@ def chosen_steps(node: ir.Node, op: Builder) -> Outputs:
     value = required(node)
     dtype = dtype_of(value)
     zero, most = op.const(0, dtype), op.const(255, dtype)
-    low = op.op("Min", op.op("ReduceMin", value, keepdims=0), zero)
-    high = op.op("Max", op.op("ReduceMax", value, keepdims=0), zero)
+    # In front of the reductions, which are halved: each kernel then halves for itself.
+    low = op.op("ReduceMin", op.op("Min", value, zero), keepdims=0)
+    high = op.op("ReduceMax", op.op("Max", value, zero), keepdims=0)
     spread = op.op("Sub", high, low)
     scale = op.op("Div", spread, most)
     scale = op.op("Where", op.op("Equal", spread, zero), op.const(1, dtype), scale)
