@@ -66,8 +66,8 @@ def in_numbers(module: tvm.IRModule) -> tvm.IRModule:
         copied = copy_call(call, arguments)
         if not is_call_of(copied, DEQUANTIZE):
             return copied
-        found = numbers.of(arguments[0], stored_type_of(copied))
-        return copied if found is None else found
+        whole, stored = arguments[0], stored_type_of(copied)
+        return numbers.of(whole, stored) or numbers.own(whole, stored) or copied
 
     return with_body(module, rebuild(body, {}, call_of))
 
@@ -76,17 +76,18 @@ class _Numbers:
     """Numbers that were made in place of whole ones, by these."""
 
     def __init__(self) -> None:
-        self._made: dict[relay.Expr, relay.Expr | None] = {}
+        self._made: dict[tuple[relay.Expr, StoredType], relay.Expr | None] = {}
 
     def of(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
         """Numbers that whole numbers of a type stand for; None where others made them."""
         if is_call_of(whole, QUANTIZE) and stored_type_of(whole) != stored:
             return None
         if is_call_of(whole, "cast") and str(whole.attrs.dtype) in ("int32", stored.dtype):
-            return self.of(whole.args[0], stored) or self._own(whole, stored)
-        if whole not in self._made:
-            self._made[whole] = self._new(whole, stored)
-        return self._made[whole]
+            return self.of(whole.args[0], stored) or self.own(whole, stored)
+        key = whole, stored
+        if key not in self._made:
+            self._made[key] = self._new(whole, stored)
+        return self._made[key]
 
     def _new(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
         if is_call_of(whole, QUANTIZE):
@@ -96,13 +97,14 @@ class _Numbers:
         source = self.of(whole.args[0], stored)
         return None if source is None else relay.Call(whole.op, [source], whole.attrs)
 
-    def _own(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
-        """Whole numbers that others make, as numbers; None where steps are no ones."""
-        if (stored.scale, stored.zero_point) != (1, 0):
+    def own(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
+        """Whole numbers that others make, as numbers; None of inputs, and if steps are no ones."""
+        if (stored.scale, stored.zero_point) != (1, 0) or not isinstance(whole, relay.Call):
             return None
-        if whole not in self._made:
-            self._made[whole] = fake_quantize(relay.cast(whole, "float32"), stored)
-        return self._made[whole]
+        key = whole, stored
+        if self._made.get(key) is None:
+            self._made[key] = fake_quantize(relay.cast(whole, "float32"), stored)
+        return self._made[key]
 
 
 def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
