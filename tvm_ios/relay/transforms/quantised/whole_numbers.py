@@ -34,7 +34,9 @@ from tvm_ios.relay.functions.quantised import (
 )
 from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 from tvm_ios.relay.transforms.bfloat16 import PRODUCTS
+from tvm_ios.relay.transforms.quantised.tables import with_table
 from tvm_ios.relay.transforms.quantised.whole_weights import WholeWeights, whole_weights_of
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_products_for_libraries"]
 
@@ -195,7 +197,10 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
             )
         if read or result is not None:
             function = with_stored_types(function, read, result)
-        return relay.Call(function, made.args, call.attrs, call.type_args, call.span)
+        given = list(made.args)
+        if bits_may_change():
+            function, given = with_table(function, given)
+        return relay.Call(function, given, call.attrs, call.type_args, call.span)
 
     module = extraction.module
     return with_body(module, rebuild(module["main"].body, {}, call_of))
