@@ -101,8 +101,9 @@ def _values_of(expression: relay.Expr, known: Mapping[relay.Expr, np.ndarray]) -
     if is_call_of(expression, DEQUANTIZE, FAKE_QUANTIZE, QUANTIZE):
         return _stored_values(expression, values[0])
     if is_call_of(expression, "clip"):
-        attrs = expression.attrs
-        return np.clip(values[0], np.float32(attrs.a_min), np.float32(attrs.a_max))
+        least, most = (np.float32(expression.attrs[name]) for name in ("a_min", "a_max"))
+        clipped: np.ndarray = np.minimum(np.maximum(values[0], least), most)
+        return clipped
     for name, compute in OPERATORS.items():
         if is_call_of(expression, name):
             found: np.ndarray = compute(*values).astype("float32")
