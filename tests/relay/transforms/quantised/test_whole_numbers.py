@@ -10,8 +10,15 @@ from tvm import relay
 from tests.stock import stock_outputs
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.build import build
-from tvm_ios.relay.dataflow import all_calls
-from tvm_ios.relay.functions.quantised import dequantize, fake_quantize, is_fake_quantize, quantize
+from tvm_ios.relay.dataflow import all_calls, is_call_of
+from tvm_ios.relay.functions.quantised import (
+    QUANTIZE,
+    dequantize,
+    fake_quantize,
+    is_fake_quantize,
+    quantize,
+    stored_type_of,
+)
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers
 from tvm_ios.support.exact_bits import exact_bits
@@ -109,6 +116,17 @@ def test_what_others_read_lies_in_bytes_on_any_processor():
     assert found[1] == ("max_pool2d", ["uint8"], "float32")
 
 
+@pytest.mark.parametrize("bends", [False, True])
+def test_factors_and_bias_are_in_steps_of_what_follows(bends):
+    value = biased(fake_quantize(data(), STORED))
+    value = relay.nn.relu(value) if bends else value
+    body = convolved(fake_quantize(value, OTHER))
+    calls = prepare(module_of(body), None, VNNI).extraction.calls
+    (written,) = [each for each in calls[1:] if is_call_of(each.op.body, QUANTIZE)]
+    zero = OTHER.unsigned().zero_point if bends else 0
+    assert stored_type_of(written.op.body) == StoredType(dtype="uint8", zero_point=zero)
+
+
 def test_results_and_views_of_them_are_numbers():
     found = types(relay.reshape(fake_quantize(relay.tanh(data()), STORED), (16, 64)))
     assert {each[2] for each in found} == {"float32"}
@@ -123,7 +141,16 @@ def test_joined_whole_numbers_of_one_type_stay_so():
     ]
 
 
+def biased(value):
+    return relay.nn.bias_add(convolved(value), relay.const(np.linspace(-1, 1, 16, dtype="float32")))
+
+
 NETWORKS = {
+    "bias": lambda x: convolved(fake_quantize(biased(x), OTHER)),
+    "bias and relu": lambda x: convolved(fake_quantize(relay.nn.relu(biased(x)), OTHER)),
+    "bias and residual": lambda x: convolved(
+        fake_quantize(fake_quantize(biased(x), OTHER) + x, STORED)
+    ),
     "chain": lambda x: convolved(fake_quantize(relay.nn.relu(convolved(x)), OTHER)),
     "residual": lambda x: fake_quantize(fake_quantize(convolved(x), OTHER) + x, STORED),
     "strides": lambda x: convolved(x, strides=(2, 2), padding=(0, 1)),

@@ -189,7 +189,7 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
         }
         result, weight = stored.get(index), weights.get(index)
         if weight is not None and weight.data in read:
-            made, read = weight.multiplied(made, read)
+            made, read, result = weight.multiplied(made, read, result)
         function = made.op
         if result is not None and is_fake_quantize(function.body):
             function = typed(
