@@ -108,6 +108,53 @@ def test_products_that_cannot_read_numbers_of_float32(why):
     assert found[2][1][0] == "float32", found
 
 
+def of_two(second, *, end=lambda value: value):
+    """A product of whole numbers by others, whose second operand is made of a tensor."""
+    left = relay.reshape(fake_quantize(data(), STORED), (16, 8, 8))
+    right = second(fake_quantize(relay.exp(data()), OTHER))
+    return relay.exp(end(relay.nn.batch_matmul(left, right)))
+
+
+def turned(value):
+    return relay.transpose(relay.reshape(value, (16, 8, 8)), (0, 2, 1))
+
+
+def test_products_of_two_tensors_read_whole_numbers():
+    found = types(of_two(turned))
+    assert ("matmul", ["uint8", "int8"], "float32") in found
+    ended = types(of_two(turned, end=lambda value: fake_quantize(relay.nn.relu(value), OTHER)))
+    assert ("matmul", ["uint8", "int8"], "uint8") in ended
+    assert ("matmul", ["float32", "float32"], "float32") in types(of_two(turned), PLAIN)
+
+
+def test_a_product_ends_in_whole_numbers_in_front_of_a_reshape():
+    def end(value):
+        return fake_quantize(relay.reshape(value, (8, 16, 8)), OTHER)
+
+    assert ("matmul", ["uint8", "int8"], "uint8") in types(of_two(turned, end=end))
+
+
+def test_products_of_two_read_float32_where_others_read_it_too():
+    right = turned(fake_quantize(relay.exp(data()), OTHER))
+    product = relay.nn.batch_matmul(relay.reshape(fake_quantize(data(), STORED), (16, 8, 8)), right)
+    found = types(product + relay.nn.softmax(right))
+    assert ["float32", "float32"] in [each[1][:2] for each in found if each[0] == "matmul"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda value: turned(relay.exp(value)),
+        lambda value: turned(value) + turned(relay.tanh(relay.var("y", shape=SHAPE))),
+    ],
+    ids=["numbers", "a sum"],
+)
+def test_products_of_two_that_cannot_read_numbers_of_float32(second):
+    found = types(of_two(second, end=lambda value: fake_quantize(value, OTHER)))
+    (product,) = [each for each in found if each[0] == "matmul"]
+    assert product == ("matmul", ["float32", "float32"], "float32")
+
+
 def test_what_others_read_lies_in_bytes_on_any_processor():
     value = fake_quantize(relay.tanh(data()), STORED)
     found = types(relay.exp(relay.nn.avg_pool2d(value, (2, 2))), PLAIN)

@@ -7,7 +7,7 @@ After fusing, what such an operator makes lies in memory as whole numbers again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import tvm
 from tvm import relay
@@ -132,6 +132,10 @@ def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
         made = copy_call(call, arguments)
         if not is_fake_quantize(call) or not _follows_product(call.args[0]):
             return made
+        if is_call_of(call.args[0], "reshape") and len(readers[call.args[0]]) == 1:
+            moved = arguments[0]
+            rounded = relay.annotation.stop_fusion(copy_call(call, moved.args))
+            return relay.Call(moved.op, [rounded], moved.attrs, span=call.span)
         goes_on = len(readers[call]) == 1 and _takes_whole_numbers(readers[call][0])
         return made if goes_on else relay.annotation.stop_fusion(made)
 
@@ -172,7 +176,7 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
     computed. The module itself where nothing does.
     """
     weights = _whole_weights(extraction) if products else {}
-    stored = _stored_results(extraction, weights)
+    stored = _stored_results(extraction, weights, _pairs(extraction) if products else {})
     if not stored:
         return extraction.module
     index_of = {call: index for index, call in enumerate(extraction.calls)}
@@ -230,13 +234,34 @@ def _only_moves(function: relay.Function) -> bool:
     return all(is_call_of(call, *MOVES, *JOINS) for call in all_calls(function.body))
 
 
+def _pairs(extraction: Extraction) -> dict[int, tuple[int, int]]:
+    """Operators whose results a product of two tensors reads, by that product."""
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+    found: dict[int, tuple[int, int]] = {}
+    for index, call in enumerate(extraction.calls):
+        function = local_function(call)
+        products = [] if function is None else all_calls(function.body)
+        products = [each for each in products if is_call_of(each, *PRODUCTS)]
+        if len(products) != 1 or not is_call_of(products[0], "nn.batch_matmul"):
+            continue
+        places = {parameter: number for number, parameter in enumerate(call.op.params)}
+        read = [places.get(argument) for argument in products[0].args]
+        left, right = (None if place is None else index_of.get(call.args[place]) for place in read)
+        if left is not None and right is not None and left != right:
+            found[index] = left, right
+    return found
+
+
 def _stored_results(
-    extraction: Extraction, weights: Mapping[int, WholeWeights]
+    extraction: Extraction,
+    weights: Mapping[int, WholeWeights],
+    pairs: Mapping[int, tuple[int, int]],
 ) -> dict[int, StoredType]:
     """Whole numbers in memory by operator that writes them.
 
-    Products read them only together with weights of whole numbers. A view is of the type of what
-    it is a view of.
+    Products read them only together with weights of whole numbers, or where a second tensor, which
+    nobody else reads, has them too: its numbers are signed. Else they write none, either. A view is
+    of the type of what it is a view of.
     """
     calls = extraction.calls
     index_of = {call: index for index, call in enumerate(calls)}
@@ -251,7 +276,8 @@ def _stored_results(
         ):
             barred.update(made)
             continue
-        barred.update(_multiplied(call, index_of) if index not in weights else ())
+        if index not in weights and index not in pairs:
+            barred.update(_multiplied(call, index_of))
         moves = extraction.views[index] is not None or _only_moves(function)
         written = whole_numbers_of(function.body)
         if written is not None:
@@ -262,14 +288,45 @@ def _stored_results(
                 found[index] = stored
         if extraction.views[index] is not None:
             sources[index] = made
+    seconds = _read_as_second(extraction, pairs)
+    barred.update(right for _, right in pairs.values() if right not in seconds or right in sources)
+    _bar_together(found, barred, sources, pairs)
+    return {
+        index: stored.signed() if index in seconds else stored
+        for index, stored in found.items()
+        if index not in barred
+    }
+
+
+def _read_as_second(extraction: Extraction, pairs: Mapping[int, tuple[int, int]]) -> set[int]:
+    """Operators whose results products of two read as the second tensor, and nobody otherwise."""
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+    found: set[int] = set()
+    others = {*extraction.outputs}
+    for index, call in enumerate(extraction.calls):
+        right = pairs[index][1] if index in pairs else None
+        for made in (index_of[each] for argument in call.args for each in producers_of(argument)):
+            (found if made == right else others).add(made)
+    return found - others
+
+
+def _bar_together(
+    found: Mapping[int, StoredType],
+    barred: set[int],
+    sources: Mapping[int, Sequence[int]],
+    pairs: Mapping[int, tuple[int, int]],
+) -> None:
+    """Bar what has no whole numbers since something else is barred."""
     changes = True
     while changes:
         before = len(barred)
         for index, made in sources.items():
             if index in barred or not found.keys() >= {index, *made} or not barred.isdisjoint(made):
                 barred.update((index, *made))
+        for index, pair in pairs.items():
+            if not found.keys() >= {*pair} or not barred.isdisjoint(pair):
+                barred.update((index, *pair))
         changes = len(barred) > before
-    return {index: stored for index, stored in found.items() if index not in barred}
 
 
 def _multiplied(call: relay.Call, index_of: Mapping[relay.Call, int]) -> Iterator[int]:
