@@ -20,6 +20,8 @@ def test_unsigned_numbers_stand_for_the_same(zero):
     assert unsigned.steps == signed.steps
     assert unsigned.scale == signed.scale
     assert unsigned.unsigned() == unsigned
+    assert unsigned.signed() == signed
+    assert signed.signed() == signed
 
 
 def test_texts_have_all_that_is_told():

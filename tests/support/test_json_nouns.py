@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -13,7 +14,7 @@ from tvm_ios.jobs.core.events import Event, StageReleased, StageRequested
 from tvm_ios.jobs.core.trace import Span
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
-from tvm_ios.support.json_nouns import from_json, noun_from, to_json
+from tvm_ios.support.json_nouns import Signed, from_json, noun_from, to_json
 from tvm_ios.support.stage_gate import StageKind, StageNeed
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
@@ -32,6 +33,12 @@ SPAN = Span(
 )
 
 
+@dataclass(frozen=True)
+class Level:
+    floor: Signed
+    count: int
+
+
 @pytest.mark.parametrize(
     ("hint", "noun"),
     [
@@ -40,6 +47,7 @@ SPAN = Span(
         (JobOrder, ORDER),
         (JobOrder, TUNED),
         (Span, SPAN),
+        (Level, Level(floor=-3, count=2)),
     ],
 )
 def test_what_is_written_is_read_back(hint, noun):
@@ -87,3 +95,8 @@ def test_anything_else_is_refused(text, told):
 
 def test_one_of_several_classes_is_named():
     assert list(json.loads(to_json(JobOrder, TUNED))["work"]) == ["TuneWork"]
+
+
+def test_only_what_is_said_to_be_signed_may_be_below_zero():
+    with pytest.raises(UnreadableValueError, match=r"count is -2; expected a whole number of 0"):
+        from_json(Level, '{"floor": -3, "count": -2}', "it")

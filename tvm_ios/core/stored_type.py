@@ -39,10 +39,15 @@ class StoredType:
 
     def unsigned(self) -> StoredType:
         """Unsigned whole numbers for the same numbers: processors multiply them by signed ones."""
-        if self.dtype != "int8":
-            return self
-        shift = LIMITS["uint8"][0] - LIMITS["int8"][0]
-        return replace(self, dtype="uint8", zero_point=self.zero_point + shift)
+        return self._as("uint8") if self.is_whole else self
+
+    def signed(self) -> StoredType:
+        """Signed whole numbers for the same numbers."""
+        return self._as("int8") if self.is_whole else self
+
+    def _as(self, dtype: str) -> StoredType:
+        shift = LIMITS[dtype][0] - LIMITS[self.dtype][0]
+        return replace(self, dtype=dtype, zero_point=self.zero_point + shift)
 
     def as_text(self) -> str:
         """Text of all fields, such as ``uint8(0.02,128)``."""

@@ -13,16 +13,29 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
-__all__ = ["from_json", "noun_from", "noun_record", "to_json"]
+__all__ = ["Signed", "from_json", "noun_from", "noun_record", "to_json"]
 
 NounT = TypeVar("NounT")
+Signed: TypeAlias = Annotated[int, "signed"]
+"""Hint of whole numbers that may be below 0."""
 _PLAIN: Mapping[Any, Callable[[StoredValue], Any]] = {
     str: StoredValue.text,
     int: StoredValue.whole,
+    Signed: StoredValue.signed,
     float: StoredValue.number,
     bool: StoredValue.flag,
 }
@@ -118,4 +131,4 @@ def _classes(hint: Hashable) -> Mapping[str, Any]:
 
 @cache
 def _hints(kind: Hashable) -> Mapping[str, Any]:
-    return get_type_hints(cast("Any", kind))
+    return get_type_hints(cast("Any", kind), include_extras=True)

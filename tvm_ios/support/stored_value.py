@@ -102,6 +102,10 @@ class StoredValue:
             raise self._unlike(f"a whole number {limits}")
         return int(value)
 
+    def signed(self) -> int:
+        """A whole number that may be below 0."""
+        return self.whole(least=-sys.maxsize)
+
     def wholes(self, most: int | None = None) -> tuple[int, ...]:
         """The entries of a list of whole numbers from 0 on."""
         return tuple(entry.whole(most=most) for entry in self.rows())

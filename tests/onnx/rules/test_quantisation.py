@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 from tests.onnx.forms import model_of, operators_of, parsed, require_same
@@ -130,3 +131,51 @@ def test_products_of_whole_numbers_that_become_numbers_are_products_of_numbers(z
     x = RNG.standard_normal((3, 4)).astype("float32")
     made = require_same(parsed(text), {"x": x}, by=("runtime",), rtol=1e-4, atol=1e-5)
     assert {"MatMul", "MatMulInteger"} & {*operators_of(made)} == {"MatMul"}
+
+
+def of_convolution(source: str, zeros: str, pads: int) -> onnx.ModelProto:
+    """A convolution of whole numbers of an image, with steps that a run tells."""
+    weights = ", ".join(map(str, RNG.integers(-100, 100, 36)))
+    size = 3 + 2 * pads
+    return parsed(f"""
+        net (float[1, 3, 5, 5] x) => (float[1, 3, {size}, {size}] y)
+        <int8[3, 3, 2, 2] w = {{{weights}}}, int8 wz = {{{zeros}}}, float scales = {{0.5}}>
+        {{
+            source = {source}(x)
+            a, scale, zero = DynamicQuantizeLinear(source)
+            whole = ConvInteger<pads = [{pads}, {pads}, {pads}, {pads}], dilations = [2, 2]>
+                (a, w, zero, wz)
+            number = Cast<to = 1>(whole)
+            factors = Mul(scale, scales)
+            y = Mul(number, factors)
+        }}
+    """)
+
+
+@pytest.mark.parametrize("zeros", ["0", "3"])
+@pytest.mark.parametrize("pads", [0, 1])
+@pytest.mark.parametrize("source", ["Identity", "Relu"])
+def test_convolutions_of_whole_numbers_that_become_numbers_are_those_of_numbers(
+    source, pads, zeros
+):
+    x = RNG.standard_normal((1, 3, 5, 5)).astype("float32")
+    model = of_convolution(source, zeros, pads)
+    made = require_same(model, {"x": x}, by=("runtime",), rtol=1e-4, atol=1e-4)
+    assert {"Conv", "ConvInteger", "Sub"} & {*operators_of(made)} == (
+        {"Conv"} if source == "Relu" else {"Conv", "Sub"}
+    )
+
+
+@pytest.mark.parametrize("source", ["Relu", "Sigmoid", "Identity"])
+def test_numbers_that_are_never_negative_have_no_least_one(source):
+    text = f"""
+        net (float[3, 4] x) => (uint8[4, 3] y, float scale, uint8 zero)
+        {{
+            made = {source}(x)
+            turned = Transpose(made)
+            y, scale, zero = DynamicQuantizeLinear(turned)
+        }}
+    """
+    x = RNG.standard_normal((3, 4)).astype("float32")
+    made = require_same(parsed(text), {"x": x}, by=("runtime",))
+    assert ("ReduceMin" in operators_of(made)) == (source == "Identity")

@@ -8,6 +8,8 @@ import tvm
 from tvm import relay
 
 from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, softmax, typed
+from tvm_ios.core.stored_type import StoredType
+from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.own_kernels import own_kernel
 from tvm_ios.relay.row_kernels import row_kernel
 
@@ -160,6 +162,12 @@ def test_two_means_along_different_axes_have_no_row_kernel():
     rows = x - relay.mean(x, 2, keepdims=True)
     target = tvm.target.Target("llvm")
     assert row_kernel(typed(rows - relay.mean(rows, 1, keepdims=True)), target) is None
+
+
+def test_rows_that_end_in_whole_numbers():
+    stored = StoredType(dtype="uint8", scale=0.004, zero_point=3)
+    function = typed(fake_quantize(relay.nn.softmax(variable((5, 40))), stored))
+    close(function, lambda x: np.rint(softmax(x, -1) / 0.004) * 0.004)
 
 
 def test_products_have_no_row_kernel():

@@ -102,43 +102,91 @@ def chosen_steps(node: ir.Node, op: Builder) -> Outputs:
     value = required(node)
     dtype = dtype_of(value)
     zero, most = op.const(0, dtype), op.const(255, dtype)
-    low = op.op("Min", op.op("ReduceMin", value, keepdims=0), zero)
-    high = op.op("Max", op.op("ReduceMax", value, keepdims=0), zero)
-    spread = op.op("Sub", high, low)
+    signed = not _is_never_negative(value)
+    # In front of the reductions, which are halved: each kernel then halves for itself.
+    spread = high = op.op("ReduceMax", op.op("Max", value, zero) if signed else value, keepdims=0)
+    if signed:
+        low = op.op("ReduceMin", op.op("Min", value, zero), keepdims=0)
+        spread = op.op("Sub", high, low)
     scale = op.op("Div", spread, most)
     scale = op.op("Where", op.op("Equal", spread, zero), op.const(1, dtype), scale)
-    place = op.op("Clip", op.op("Sub", zero, op.op("Div", low, scale)), zero, most)
-    place = op.op("Cast", op.op("Round", place), to=ir.DataType.UINT8)
+    place = op.const(0, "uint8")
+    if signed:
+        place = op.op("Clip", op.op("Sub", zero, op.op("Div", low, scale)), zero, most)
+        place = op.op("Cast", op.op("Round", place), to=ir.DataType.UINT8)
     return [op.op("QuantizeLinear", value, scale, place), scale, place]
+
+
+_NEVER_NEGATIVE = frozenset({"Relu", "Sigmoid", "Softmax"})
+_AS_OPERANDS = frozenset(
+    {
+        *("Add", "AveragePool", "Concat", "Flatten", "GlobalAveragePool", "GlobalMaxPool"),
+        *("MaxPool", "Mul", "Reshape", "Transpose"),
+    }
+)
+"""Operators of numbers that are never negative, which make some that are not, either."""
+
+
+def _is_never_negative(value: ir.Value | None) -> bool:
+    """True for numbers that are at least 0 by what computes them."""
+    node = None if value is None else value.producer()
+    if node is None:
+        return False
+    if node.op_type == "Clip":
+        least = constant(optional(node, 1))
+        return least is not None and bool(least >= 0)
+    if node.op_type in _NEVER_NEGATIVE:
+        return True
+    count = 1 if node.op_type == "Reshape" else len(node.inputs)
+    return node.op_type in _AS_OPERANDS and all(map(_is_never_negative, node.inputs[:count]))
 
 
 @rule("Cast")
 def number_of_product(node: ir.Node, op: Builder) -> Outputs:
     """A product of whole numbers by constant ones that becomes float32 is one of float32.
 
-    The zero point of the left matrix is subtracted from the products: they are of the whole numbers
+    The zero point of data is subtracted from the products: they are of the whole numbers
     themselves, which lie in memory as they are.
     """
     product = required(node).producer()
-    if product is None or product.op_type != "MatMulInteger" or len(product.inputs) != _WHOLE:
+    if product is None or product.op_type not in _OF_NUMBERS or len(product.inputs) != _WHOLE:
         return None
-    left, right, zero, zeros = product.inputs
+    data, right, zero, zeros = product.inputs
     weight, other = constant(right), constant(zeros)
-    if weight is None or other is None or weight.ndim != 2 or left is None or zero is None:
+    if weight is None or other is None or data is None or zero is None:
         return None
     if dtype_of(node.outputs[0]) != np.float32 or int(np.prod(extents(zero))) != 1:
         return None
+    given: dict[str, Any] = dict(product.attributes)
+    if product.op_type == "ConvInteger":
+        other = other.reshape(-1, *[1] * (weight.ndim - 1))
+    elif weight.ndim != 2:
+        return None
     steps = (weight.astype("int32") - other.astype("int32")).astype("float32")
-    one, none = op.const(1, "float32"), op.const(np.zeros((), dtype_of(left)))
-    made = op.op("MatMul", op.op("DequantizeLinear", left, one, none), op.const(steps))
-    if (known := constant(zero)) is not None and not known.any():
+    one, none = op.const(1, "float32"), op.const(np.zeros((), dtype_of(data)))
+    known, zero = constant(zero), op.reshape(zero, ())
+    shifted = known is None or known.any()
+    pads = np.array(product.attributes.get_ints("pads", ()), "int64").reshape(2, -1)
+    if shifted and pads.any():
+        sides = np.pad(pads, ((0, 0), (weight.ndim - pads.shape[1], 0)))
+        data = op.op("Pad", data, op.const(sides.ravel()), zero, mode="constant")
+        given["pads"] = [0] * pads.size
+    numbers = op.op("DequantizeLinear", data, one, none)
+    made = op.op(_OF_NUMBERS[product.op_type], numbers, op.const(steps), **given)
+    if not shifted:
         return made
-    shift = op.op("Cast", op.reshape(zero, ()), to=ir.DataType.FLOAT)
-    return op.op("Sub", made, op.op("Mul", shift, op.const(steps.sum(axis=0))))
+    if product.op_type == "ConvInteger":
+        sums = steps.sum(axis=tuple(range(1, weight.ndim)), keepdims=True)[:, 0]
+    else:
+        sums = steps.sum(axis=0)
+    shift = op.op("Cast", zero, to=ir.DataType.FLOAT)
+    return op.op("Sub", made, op.op("Mul", shift, op.const(sums)))
 
 
 _WHOLE = 4
 """Inputs of a product of whole numbers in the normal form: matrices and their zero points."""
+_OF_NUMBERS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+"""Products of numbers, by those of whole numbers."""
 
 
 @rule("MatMulInteger")

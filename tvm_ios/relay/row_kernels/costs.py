@@ -66,8 +66,9 @@ def is_vectorised(value: Value) -> bool:
 
 
 def _is_arithmetic(call: tir.Call) -> bool:
-    """True if a call becomes arithmetic before loops become vectors."""
-    return call.op.name in ("tir.erf", "tir.rsqrt") and call.dtype == "float32"
+    """True if a call is arithmetic in loops of vectors, or becomes it before there are any."""
+    names = ("tir.erf", "tir.reinterpret", "tir.rsqrt")
+    return call.op.name in names and call.dtype in ("float32", "int32")
 
 
 def _calls(value: Value) -> list[tir.Call]:

@@ -2,10 +2,12 @@
 
 TVM's own add one element after the other, each waiting for the one before: LLVM may not change
 the order of sums. Here a vector of results, or of partial ones, is gathered at once, in registers.
+A number of all elements is gathered in parts, by all lanes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tvm import te, tir
@@ -21,11 +23,15 @@ WIDTHS = (64, 32, 16)
 WIDEST = 64
 """Extent of an axis whose results are gathered at once if none of these divides it."""
 
+PART = 1024
+"""Elements of a part that are worth a task of their own."""
+MOST_PARTS = 16
+
 
 def schedule_reduction(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | None:
     """Schedule of one reduction with what is fused with it; None where TVM's own has to do."""
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
-    if len(outs) != 1 or not extents_of(outs[0].shape):
+    if len(outs) != 1 or extents_of(outs[0].shape) is None:
         return None
     gathered = _reduction_behind(outs[0])
     reads = None if gathered is None else reads_of(gathered.op)
@@ -33,9 +39,12 @@ def schedule_reduction(outs: te.Tensor | Sequence[te.Tensor]) -> te.Schedule | N
         return None
     results, summed = list(gathered.op.axis), list(gathered.op.reduce_axis)
     along = min(len(summed), flat_suffix([*results, *summed], reads))
-    if along:
+    parts = _parts(gathered) if along == len(summed) else 1
+    if parts > 1:
+        return _in_parts(outs[0], gathered, parts)
+    if along and results:
         return _along_rows(outs[0], gathered, along)
-    if int(results[-1].dom.extent) > 1 and flat_suffix([*summed, *results], reads):
+    if results and int(results[-1].dom.extent) > 1 and flat_suffix([*summed, *results], reads):
         return _across_rows(outs[0], gathered)
     return None
 
@@ -61,6 +70,27 @@ def _begun(out: te.Tensor, gathered: te.Tensor) -> tuple[te.Schedule, te.Stage, 
     if gathered.same_as(out):
         gathered = schedule.cache_write(out, "global")
     return schedule, schedule[out], schedule[gathered]
+
+
+def _parts(gathered: te.Tensor) -> int:
+    """Parts that one number of many elements is gathered in; 1 of few, or of several numbers."""
+    if math.prod(extents_of(gathered.shape) or []) > 1:
+        return 1
+    elements = math.prod(int(axis.dom.extent) for axis in gathered.op.reduce_axis)
+    most = min(MOST_PARTS, elements // PART)
+    return next((count for count in range(most, 1, -1) if elements % count == 0), 1)
+
+
+def _in_parts(out: te.Tensor, gathered: te.Tensor, count: int) -> te.Schedule:
+    """Schedule that gathers one number of as many parts of all elements as are told."""
+    schedule = te.create_schedule(out.op)
+    te.schedule.AutoInlineInjective(schedule)
+    whole = schedule[gathered]
+    part, _ = whole.split(whole.fuse(*whole.op.reduce_axis), nparts=count)
+    parts = schedule[schedule.rfactor(gathered, part)]
+    parts.parallel(parts.op.axis[0])
+    mark(parts, parts.op.reduce_axis[0])
+    return schedule
 
 
 def _along_rows(out: te.Tensor, gathered: te.Tensor, count: int) -> te.Schedule:

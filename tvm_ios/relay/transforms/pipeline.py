@@ -33,6 +33,7 @@ from tvm_ios.relay.transforms.own_numbers import own_numbers
 from tvm_ios.relay.transforms.quantised.whole_numbers import with_products_for_libraries
 from tvm_ios.relay.transforms.scales import free_scales, hold_scales
 from tvm_ios.relay.transforms.simplify import adds_to_itself, may_share, may_simplify
+from tvm_ios.relay.transforms.whole_extremes import with_extremes_of_any_order
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -122,6 +123,7 @@ def _optimize(
             laid_out = free_scales(laid_out)
         if first.folds:
             laid_out = fold_exactly(laid_out)
+        laid_out = with_extremes_of_any_order(laid_out)
         if bits_may_change() and not is_gpu_target(target):
             laid_out = own_numbers(with_short_mish(laid_out))
         if sink:

@@ -10,8 +10,15 @@ from tvm import relay
 from tests.stock import stock_outputs
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.build import build
-from tvm_ios.relay.dataflow import all_calls
-from tvm_ios.relay.functions.quantised import dequantize, fake_quantize, is_fake_quantize, quantize
+from tvm_ios.relay.dataflow import all_calls, is_call_of
+from tvm_ios.relay.functions.quantised import (
+    QUANTIZE,
+    dequantize,
+    fake_quantize,
+    is_fake_quantize,
+    quantize,
+    stored_type_of,
+)
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers
 from tvm_ios.support.exact_bits import exact_bits
@@ -115,12 +122,70 @@ def test_products_that_cannot_read_numbers_of_float32(why):
     assert found[2][1][0] == "float32", found
 
 
+def of_two(second, *, end=lambda value: value):
+    """A product of whole numbers by others, whose second operand is made of a tensor."""
+    left = relay.reshape(fake_quantize(data(), STORED), (16, 8, 8))
+    right = second(fake_quantize(relay.exp(data()), OTHER))
+    return relay.exp(end(relay.nn.batch_matmul(left, right)))
+
+
+def turned(value):
+    return relay.transpose(relay.reshape(value, (16, 8, 8)), (0, 2, 1))
+
+
+def test_products_of_two_tensors_read_whole_numbers():
+    found = types(of_two(turned))
+    assert ("matmul", ["uint8", "int8"], "float32") in found
+    ended = types(of_two(turned, end=lambda value: fake_quantize(relay.nn.relu(value), OTHER)))
+    assert ("matmul", ["uint8", "int8"], "uint8") in ended
+    assert ("matmul", ["float32", "float32"], "float32") in types(of_two(turned), PLAIN)
+
+
+def test_a_product_ends_in_whole_numbers_in_front_of_a_reshape():
+    def end(value):
+        return fake_quantize(relay.reshape(value, (8, 16, 8)), OTHER)
+
+    assert ("matmul", ["uint8", "int8"], "uint8") in types(of_two(turned, end=end))
+
+
+def test_products_of_two_read_float32_where_others_read_it_too():
+    right = turned(fake_quantize(relay.exp(data()), OTHER))
+    product = relay.nn.batch_matmul(relay.reshape(fake_quantize(data(), STORED), (16, 8, 8)), right)
+    found = types(product + relay.nn.softmax(right))
+    assert ["float32", "float32"] in [each[1][:2] for each in found if each[0] == "matmul"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda value: turned(relay.exp(value)),
+        lambda value: turned(value) + turned(relay.tanh(relay.var("y", shape=SHAPE))),
+    ],
+    ids=["numbers", "a sum"],
+)
+def test_products_of_two_that_cannot_read_numbers_of_float32(second):
+    found = types(of_two(second, end=lambda value: fake_quantize(value, OTHER)))
+    (product,) = [each for each in found if each[0] == "matmul"]
+    assert product == ("matmul", ["float32", "float32"], "float32")
+
+
 def test_what_others_read_lies_in_bytes_on_any_processor():
     value = fake_quantize(relay.tanh(data()), STORED)
     found = types(relay.exp(relay.nn.avg_pool2d(value, (2, 2))), PLAIN)
     assert found == [("tanh", ["float32"], "uint8"), ("avg_pool2d", ["uint8"], "float32")]
     found = types(relay.exp(relay.nn.max_pool2d(value, (2, 2))), PLAIN)
     assert found[1] == ("max_pool2d", ["uint8"], "float32")
+
+
+@pytest.mark.parametrize("bends", [False, True])
+def test_factors_and_bias_are_in_steps_of_what_follows(bends):
+    value = biased(fake_quantize(data(), STORED))
+    value = relay.nn.relu(value) if bends else value
+    body = convolved(fake_quantize(value, OTHER))
+    calls = prepare(module_of(body), None, VNNI).extraction.calls
+    (written,) = [each for each in calls[1:] if is_call_of(each.op.body, QUANTIZE)]
+    zero = OTHER.unsigned().zero_point if bends else 0
+    assert stored_type_of(written.op.body) == StoredType(dtype="uint8", zero_point=zero)
 
 
 def test_results_and_views_of_them_are_numbers():
@@ -137,7 +202,16 @@ def test_joined_whole_numbers_of_one_type_stay_so():
     ]
 
 
+def biased(value):
+    return relay.nn.bias_add(convolved(value), relay.const(np.linspace(-1, 1, 16, dtype="float32")))
+
+
 NETWORKS = {
+    "bias": lambda x: convolved(fake_quantize(biased(x), OTHER)),
+    "bias and relu": lambda x: convolved(fake_quantize(relay.nn.relu(biased(x)), OTHER)),
+    "bias and residual": lambda x: convolved(
+        fake_quantize(fake_quantize(biased(x), OTHER) + x, STORED)
+    ),
     "chain": lambda x: convolved(fake_quantize(relay.nn.relu(convolved(x)), OTHER)),
     "residual": lambda x: fake_quantize(fake_quantize(convolved(x), OTHER) + x, STORED),
     "nine bits": lambda x: fake_quantize(convolved(x, most=128) + convolved(x, most=150), OTHER),

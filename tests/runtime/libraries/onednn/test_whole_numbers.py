@@ -92,10 +92,20 @@ OPERATORS = {
     ),
     "dense, packed": lambda x: written(dense(x, channels=96)),
     "nine bits": lambda x: written(dense(x, most=150)),
+    "two tensors": lambda x: product_of_two(x, relay.const(0.3)),
+    "two tensors, ended": lambda x: written(product_of_two(x, relay.const(0.02))),
     "max pooling": lambda x: relay.nn.max_pool2d(
         x, (3, 3), strides=(2, 2), padding=(1, 1), layout="NHWC"
     ),
 }
+
+
+def product_of_two(x, factor):
+    left = relay.reshape(x, (14, 14, 32))
+    other = fake_quantize(relay.exp(x * factor), replace(WRITTEN, scale=0.03))
+    right = relay.transpose(relay.reshape(other, (14, 14, 32)), (2, 0, 1))
+    right = relay.transpose(right, (1, 2, 0))
+    return relay.nn.batch_matmul(left, right) * relay.const(0.01)
 
 
 def positive(x):

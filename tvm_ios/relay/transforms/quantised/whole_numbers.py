@@ -7,7 +7,7 @@ After fusing, what such an operator makes lies in memory as whole numbers again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import tvm
 from tvm import relay
@@ -34,7 +34,9 @@ from tvm_ios.relay.functions.quantised import (
 )
 from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 from tvm_ios.relay.transforms.bfloat16 import PRODUCTS
+from tvm_ios.relay.transforms.quantised.tables import with_table
 from tvm_ios.relay.transforms.quantised.whole_weights import WholeWeights, whole_weights_of
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_products_for_libraries"]
 
@@ -66,8 +68,8 @@ def in_numbers(module: tvm.IRModule) -> tvm.IRModule:
         copied = copy_call(call, arguments)
         if not is_call_of(copied, DEQUANTIZE):
             return copied
-        found = numbers.of(arguments[0], stored_type_of(copied))
-        return copied if found is None else found
+        whole, stored = arguments[0], stored_type_of(copied)
+        return numbers.of(whole, stored) or numbers.own(whole, stored) or copied
 
     return with_body(module, rebuild(body, {}, call_of))
 
@@ -76,17 +78,18 @@ class _Numbers:
     """Numbers that were made in place of whole ones, by these."""
 
     def __init__(self) -> None:
-        self._made: dict[relay.Expr, relay.Expr | None] = {}
+        self._made: dict[tuple[relay.Expr, StoredType], relay.Expr | None] = {}
 
     def of(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
         """Numbers that whole numbers of a type stand for; None where others made them."""
         if is_call_of(whole, QUANTIZE) and stored_type_of(whole) != stored:
             return None
         if is_call_of(whole, "cast") and str(whole.attrs.dtype) in ("int32", stored.dtype):
-            return self.of(whole.args[0], stored) or self._own(whole, stored)
-        if whole not in self._made:
-            self._made[whole] = self._new(whole, stored)
-        return self._made[whole]
+            return self.of(whole.args[0], stored) or self.own(whole, stored)
+        key = whole, stored
+        if key not in self._made:
+            self._made[key] = self._new(whole, stored)
+        return self._made[key]
 
     def _new(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
         if is_call_of(whole, QUANTIZE):
@@ -96,13 +99,14 @@ class _Numbers:
         source = self.of(whole.args[0], stored)
         return None if source is None else relay.Call(whole.op, [source], whole.attrs)
 
-    def _own(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
-        """Whole numbers that others make, as numbers; None where steps are no ones."""
-        if (stored.scale, stored.zero_point) != (1, 0):
+    def own(self, whole: relay.Expr, stored: StoredType) -> relay.Expr | None:
+        """Whole numbers that others make, as numbers; None of inputs, and if steps are no ones."""
+        if (stored.scale, stored.zero_point) != (1, 0) or not isinstance(whole, relay.Call):
             return None
-        if whole not in self._made:
-            self._made[whole] = fake_quantize(relay.cast(whole, "float32"), stored)
-        return self._made[whole]
+        key = whole, stored
+        if self._made.get(key) is None:
+            self._made[key] = fake_quantize(relay.cast(whole, "float32"), stored)
+        return self._made[key]
 
 
 def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
@@ -128,6 +132,10 @@ def with_products_for_libraries(module: tvm.IRModule) -> tvm.IRModule:
         made = copy_call(call, arguments)
         if not is_fake_quantize(call) or not _follows_product(call.args[0]):
             return made
+        if is_call_of(call.args[0], "reshape") and len(readers[call.args[0]]) == 1:
+            moved = arguments[0]
+            rounded = relay.annotation.stop_fusion(copy_call(call, moved.args))
+            return relay.Call(moved.op, [rounded], moved.attrs, span=call.span)
         goes_on = len(readers[call]) == 1 and _takes_whole_numbers(readers[call][0])
         return made if goes_on else relay.annotation.stop_fusion(made)
 
@@ -168,7 +176,7 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
     computed. The module itself where nothing does.
     """
     weights = _whole_weights(extraction) if products else {}
-    stored = _stored_results(extraction, weights)
+    stored = _stored_results(extraction, weights, _pairs(extraction) if products else {})
     if not stored:
         return extraction.module
     index_of = {call: index for index, call in enumerate(extraction.calls)}
@@ -185,7 +193,7 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
         }
         result, weight = stored.get(index), weights.get(index)
         if weight is not None and weight.data in read:
-            made, read = weight.multiplied(made, read)
+            made, read, result = weight.multiplied(made, read, result)
         function = made.op
         if result is not None and is_fake_quantize(function.body):
             function = typed(
@@ -193,7 +201,10 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
             )
         if read or result is not None:
             function = with_stored_types(function, read, result)
-        return relay.Call(function, made.args, call.attrs, call.type_args, call.span)
+        given = list(made.args)
+        if bits_may_change():
+            function, given = with_table(function, given)
+        return relay.Call(function, given, call.attrs, call.type_args, call.span)
 
     module = extraction.module
     return with_body(module, rebuild(module["main"].body, {}, call_of))
@@ -223,13 +234,34 @@ def _only_moves(function: relay.Function) -> bool:
     return all(is_call_of(call, *MOVES, *JOINS) for call in all_calls(function.body))
 
 
+def _pairs(extraction: Extraction) -> dict[int, tuple[int, int]]:
+    """Operators whose results a product of two tensors reads, by that product."""
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+    found: dict[int, tuple[int, int]] = {}
+    for index, call in enumerate(extraction.calls):
+        function = local_function(call)
+        products = [] if function is None else all_calls(function.body)
+        products = [each for each in products if is_call_of(each, *PRODUCTS)]
+        if len(products) != 1 or not is_call_of(products[0], "nn.batch_matmul"):
+            continue
+        places = {parameter: number for number, parameter in enumerate(call.op.params)}
+        read = [places.get(argument) for argument in products[0].args]
+        left, right = (None if place is None else index_of.get(call.args[place]) for place in read)
+        if left is not None and right is not None and left != right:
+            found[index] = left, right
+    return found
+
+
 def _stored_results(
-    extraction: Extraction, weights: Mapping[int, WholeWeights]
+    extraction: Extraction,
+    weights: Mapping[int, WholeWeights],
+    pairs: Mapping[int, tuple[int, int]],
 ) -> dict[int, StoredType]:
     """Whole numbers in memory by operator that writes them.
 
-    Products read them only together with weights of whole numbers. A view is of the type of what
-    it is a view of.
+    Products read them only together with weights of whole numbers, or where a second tensor, which
+    nobody else reads, has them too: its numbers are signed. Else they write none, either. A view is
+    of the type of what it is a view of.
     """
     calls = extraction.calls
     index_of = {call: index for index, call in enumerate(calls)}
@@ -244,7 +276,8 @@ def _stored_results(
         ):
             barred.update(made)
             continue
-        barred.update(_multiplied(call, index_of) if index not in weights else ())
+        if index not in weights and index not in pairs:
+            barred.update(_multiplied(call, index_of))
         moves = extraction.views[index] is not None or _only_moves(function)
         written = whole_numbers_of(function.body)
         if written is not None:
@@ -255,14 +288,45 @@ def _stored_results(
                 found[index] = stored
         if extraction.views[index] is not None:
             sources[index] = made
+    seconds = _read_as_second(extraction, pairs)
+    barred.update(right for _, right in pairs.values() if right not in seconds or right in sources)
+    _bar_together(found, barred, sources, pairs)
+    return {
+        index: stored.signed() if index in seconds else stored
+        for index, stored in found.items()
+        if index not in barred
+    }
+
+
+def _read_as_second(extraction: Extraction, pairs: Mapping[int, tuple[int, int]]) -> set[int]:
+    """Operators whose results products of two read as the second tensor, and nobody otherwise."""
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+    found: set[int] = set()
+    others = {*extraction.outputs}
+    for index, call in enumerate(extraction.calls):
+        right = pairs[index][1] if index in pairs else None
+        for made in (index_of[each] for argument in call.args for each in producers_of(argument)):
+            (found if made == right else others).add(made)
+    return found - others
+
+
+def _bar_together(
+    found: Mapping[int, StoredType],
+    barred: set[int],
+    sources: Mapping[int, Sequence[int]],
+    pairs: Mapping[int, tuple[int, int]],
+) -> None:
+    """Bar what has no whole numbers since something else is barred."""
     changes = True
     while changes:
         before = len(barred)
         for index, made in sources.items():
             if index in barred or not found.keys() >= {index, *made} or not barred.isdisjoint(made):
                 barred.update((index, *made))
+        for index, pair in pairs.items():
+            if not found.keys() >= {*pair} or not barred.isdisjoint(pair):
+                barred.update((index, *pair))
         changes = len(barred) > before
-    return {index: stored for index, stored in found.items() if index not in barred}
 
 
 def _multiplied(call: relay.Call, index_of: Mapping[relay.Call, int]) -> Iterator[int]:

@@ -21,8 +21,16 @@ from tvm import relay
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay.constants import constant, values_of
-from tvm_ios.relay.dataflow import all_calls, copy_call, is_call_of, rebuild
+from tvm_ios.relay.dataflow import (
+    all_calls,
+    copy_call,
+    graph_order,
+    is_call_of,
+    readers_of,
+    rebuild,
+)
 from tvm_ios.relay.functions.primitive import call_attribute
+from tvm_ios.relay.functions.quantised import fake_quantize, is_fake_quantize, stored_type_of
 from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 
 __all__ = ["WholeWeights", "steps_of_weights", "whole_weights_of"]
@@ -61,11 +69,12 @@ class WholeWeights:
     """Scale of each output channel."""
 
     def multiplied(
-        self, call: relay.Call, types: Mapping[int, StoredType]
-    ) -> tuple[relay.Call, dict[int, StoredType]]:
+        self, call: relay.Call, types: Mapping[int, StoredType], result: StoredType | None
+    ) -> tuple[relay.Call, dict[int, StoredType], StoredType | None]:
         """Call of a fused function that multiplies whole numbers themselves, and its types.
 
-        ``types`` are those in memory of the call's parameters, the data's among them.
+        ``types`` are those in memory of the call's parameters, the data's among them, ``result`` is
+        that of its result, if it has one. Factors and bias are in steps of what is rounded to next.
         """
         in_memory, function = types[self.data], call.op
         _, axes = _channels(self.product) or ([], [])
@@ -73,7 +82,9 @@ class WholeWeights:
             int(extent) if axis in axes else 1
             for axis, extent in enumerate(self.product.checked_type.shape)
         ]
-        factors = (self.scales.astype("float64") * in_memory.scale).astype("float32")
+        ending = _rounding_behind(self.product, call)
+        step = 1.0 if ending is None else ending.stored.scale
+        factors = (self.scales.astype("float64") * in_memory.scale / step).astype("float32")
         factor = relay.Var("scales", relay.TensorType(shape, FLOAT32))
         parameters, arguments = list(function.params), list(call.args)
         if (factors != 1).any():
@@ -98,9 +109,28 @@ class WholeWeights:
         if factor in parameters:
             product = relay.multiply(product, factor)
         known: dict[relay.Expr, relay.Expr] = {self.product: product}
-        body = rebuild(function.body, known, copy_call)
+        if ending is None:
+            body = rebuild(function.body, known, copy_call)
+        else:
+            is_last = result is not None and ending.call == function.body
+            zero = 0
+            if result is not None and is_last:
+                result = replace(result, scale=1.0)
+                if ending.bias is not None and not ending.bends:
+                    zero, result = result.zero_point, replace(result, zero_point=0)
+            if ending.bias is not None:
+                bias = values_of(call.args[ending.bias]).astype("float64") / step + zero
+                arguments[ending.bias] = constant(bias.astype("float32"))
+
+            def call_of(old: relay.Call, new: list[relay.Expr]) -> relay.Expr:
+                if old != ending.call or is_last:
+                    return copy_call(old, new)
+                rounded = fake_quantize(new[0], replace(ending.stored, scale=1.0))
+                return relay.multiply(rounded, relay.const(np.float32(step)))
+
+            body = rebuild(function.body, known, call_of)
         whole = typed(relay.Function(parameters, body, attrs=function.attrs))
-        return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made
+        return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made, result
 
     def _product_of(
         self, weights: np.ndarray, data: relay.Expr, in_memory: StoredType
@@ -114,6 +144,42 @@ class WholeWeights:
         fused = typed(function.with_attr("Primitive", tvm.tir.IntImm("int32", 1)))
         whole = with_stored_types(fused, {0: in_memory, 1: WHOLE})
         return relay.Call(whole, [data, constant(weights)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rounding:
+    """Rounding to whole numbers of a product, or of its sum with a constant bias."""
+
+    call: relay.Call
+    stored: StoredType
+    bias: int | None
+    """Position of the bias."""
+    bends: bool
+    """True if what is below 0 becomes 0 before."""
+
+
+def _rounding_behind(product: relay.Call, call: relay.Call) -> _Rounding | None:
+    """Rounding that follows a fused function's product; None where it is not the next step."""
+    places = {parameter: number for number, parameter in enumerate(call.op.params)}
+    readers = readers_of(graph_order(call.op.body))
+    value, bias, bends = product, None, False
+    while len(readers.get(value, ())) == 1:
+        (reader,) = readers[value]
+        if is_fake_quantize(reader):
+            return _Rounding(call=reader, stored=stored_type_of(reader), bias=bias, bends=bends)
+        if is_call_of(reader, "nn.relu"):
+            bends = True
+        elif is_call_of(reader, "add", "nn.bias_add") and bias is None and not bends:
+            (other,) = [each for each in reader.args if each != value] or [value]
+            bias = places.get(other)
+            if bias is None or not isinstance(call.args[bias], relay.Constant):
+                return None
+            if len(readers[other]) > 1:
+                return None
+        else:
+            return None
+        value = reader
+    return None
 
 
 def whole_weights_of(call: relay.Call) -> WholeWeights | None:

@@ -73,8 +73,8 @@ def call_data(call: OnednnCall, counts: Counts) -> bytes:
     cut = () if counts == (1, 1, 1) else cut_call(call, counts) or ()
     parts = (whole_call(call), *cut)
     steps = len(call.steps) + (call.bias is not None)
-    numbers = (PRIMITIVES[call.primitive], len(parts), steps, call.data.zero_point, 0)
-    head = _CALL.pack(_VERSION, *numbers)
+    zeros = [0 if each is None else each.zero_point for each in (call.data, call.weight)]
+    head = _CALL.pack(_VERSION, PRIMITIVES[call.primitive], len(parts), steps, *zeros)
     return b"".join([head, *map(_part, parts)])
 
 

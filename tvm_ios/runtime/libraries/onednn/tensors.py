@@ -9,6 +9,7 @@ from math import prod
 from types import MappingProxyType
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.support.json_nouns import Signed
 
 __all__ = [
     "CHANNELS_LAST",
@@ -83,8 +84,8 @@ class OnednnTensor:
     """True if values are the same in every run, so a reordered copy is kept."""
     dtype: str = "float32"
     """Data type in the launch: a name in :data:`DATA_TYPES`."""
-    zero_point: int = 0
-    """Whole number that stands for 0 in data of whole numbers."""
+    zero_point: Signed = 0
+    """Whole number that stands for 0 in data or weights of whole numbers."""
 
     @property
     def type(self) -> TensorType:
@@ -149,7 +150,7 @@ class OnednnTensor:
         """
         dtype = "" if self.dtype == "float32" else f"{self.dtype}:"
         constant = "=" if self.constant else ""
-        zero = f"-{self.zero_point}" if self.zero_point else ""
+        zero = f"{-self.zero_point:+}" if self.zero_point else ""
         return f"{dtype}{'x'.join(map(str, self.extents))}:{self.format}{constant}{zero}"
 
 

@@ -34,11 +34,18 @@ def in_whole_numbers(function: FusedFunction, call: OnednnCall) -> OnednnCall | 
     # Of float32 its fast code makes no whole numbers.
     if data is None or weight is None or (call.bias and _stored(function, call.bias.position)):
         return None
-    if data.scale != 1 or (weight.scale, weight.zero_point, weight.dtype) != (1, 0, "int8"):
+    assert call.weight is not None
+    if weight.dtype != "int8" or (weight.zero_point and call.primitive is not Primitive.PRODUCT):
         return None
-    call = replace(call, data=replace(call.data, zero_point=data.zero_point))
+    if call.bias and (data.scale, weight.scale) != (1, 1):
+        return None
+    call = replace(
+        call,
+        data=replace(call.data, zero_point=data.zero_point),
+        weight=replace(call.weight, zero_point=weight.zero_point),
+    )
     blocked = call.window is not None and call.result.format not in CHANNELS_LAST.values()
-    steps: list[Step] = []
+    steps: list[Step] = [_linear(data.scale * weight.scale)]
     for step in call.steps:
         stored = None if step.operand is None else _stored(function, step.operand.position)
         unlike = (stored is None) != (result is None)

@@ -13,6 +13,7 @@
 #define CALL_DATA_VERSION 3
 #define MOST_AXES 6
 #define MOST_STEPS 32 /* as oneDNN has it */
+#define ZEROS 2       /* zero points: of data, of weights */
 enum { WORKSPACE = -1, OUTPUT = -2, CONSTANTS = -3, ZERO_POINT = -4 }; /* for an input's position */
 enum { PRODUCT = 0, CONVOLUTION = 1, TRANSPOSED = 10, SOFTMAX = 0x30000 }; /* or a pooling */
 enum { SLOPES = 0, FIRST_BINARY = 131056 };
@@ -46,8 +47,7 @@ typedef struct {
   int32_t primitive; /* dnnl_alg_kind_t, or PRODUCT */
   int32_t parts;     /* the whole counts, too */
   int32_t steps; /* of each part; the first one adds the bias where there is one */
-  int32_t zero_point; /* whole number that stands for 0 in the data */
-  int32_t unused;
+  int32_t zero_points[ZEROS]; /* whole numbers that stand for 0 */
 } CallData;
 
 static const StepData* steps_of(const PartData* data) { return (const StepData*)(data + 1); }
@@ -102,7 +102,7 @@ typedef struct {
   Made* made;
   const char* failed; /* function of oneDNN that failed last */
   int32_t status;     /* that it returned; 0 once it was told */
-  int32_t zero_point; /* of the data */
+  int32_t zero_points[ZEROS];
 } OnednnCall;
 
 #endif

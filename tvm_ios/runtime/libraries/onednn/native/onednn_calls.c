@@ -32,7 +32,7 @@ static char* address_in(const Running* running, const OnednnPart* part, char* wo
                         const Place* place) {
   char* base = place->position == WORKSPACE    ? workspace
                : place->position == CONSTANTS  ? part->constants->memory
-               : place->position == ZERO_POINT ? (char*)&running->call->zero_point
+               : place->position == ZERO_POINT ? (char*)running->call->zero_points
                                                : address_of(running, place->position);
   return base + place->offset;
 }

@@ -175,8 +175,9 @@ static void* describe_steps(Maker* maker, const Subject* subject) {
   /* Else ONEDNN_DEFAULT_FPMATH_MODE may have products rounded to bfloat16. */
   CALL(maker, primitive_attr_set_fpmath_mode, attributes, STRICT);
   CALL(maker, primitive_attr_set_post_ops, attributes, made);
-  if (subject->call && subject->call->zero_point)
-    CALL(maker, primitive_attr_set_zero_points_mask, attributes, SOURCE, 0);
+  for (int i = 0; subject->call && i < ZEROS; ++i)
+    if (subject->call->zero_points[i])
+      CALL(maker, primitive_attr_set_zero_points_mask, attributes, i ? WEIGHTS : SOURCE, 0);
   return attributes;
 }
 
@@ -389,14 +390,15 @@ static void add_reorders(Maker* maker, const Subject* subject, int constant) {
   }
 }
 
-/* The whole number that stands for 0, which goes with the call. */
-static Argument zero_point(Maker* maker) {
+/* The whole number that stands for 0 in data or weights, which goes with the call. */
+static Argument zero_point(Maker* maker, int i) {
   const void* described = describe(maker, WHOLE, 1, (const int64_t[]){1}, FORMAT_OF_ONE, NULL);
-  return (Argument){ZERO_POINTS | SOURCE, described, {ZERO_POINT, 0}};
+  Place place = {ZERO_POINT, i * (int64_t)sizeof(int32_t)};
+  return (Argument){ZERO_POINTS | (i ? WEIGHTS : SOURCE), described, place};
 }
 
 static void assemble(Maker* maker, Subject* subject) {
-  Argument arguments[MOST_OPERANDS + 2];
+  Argument arguments[MOST_OPERANDS + 1 + ZEROS];
   if (maker->status) return;
   for (int i = 0; i < subject->num_operands; ++i) {
     place(maker, &subject->operands[i]);
@@ -406,7 +408,8 @@ static void assemble(Maker* maker, Subject* subject) {
   maker->part->once = maker->part->count;
   add_reorders(maker, subject, 0);
   int count = subject->num_operands;
-  if (subject->call->zero_point) arguments[count++] = zero_point(maker);
+  for (int i = 0; i < ZEROS; ++i)
+    if (subject->call->zero_points[i]) arguments[count++] = zero_point(maker, i);
   add_primitive(maker, subject->described, arguments, count);
   const Operand* result = &subject->operands[subject->num_operands - 1];
   if (result->moved) add_reorder(maker, result->inner, result->lies);
@@ -540,7 +543,7 @@ int tvm_ios_onednn_prepare(const Onednn* onednn, const CallHost* host, const Cal
   give_threads_back(onednn, before);
   drop(&maker.passing);
   call->onednn = onednn, call->host = *host, call->made = maker.lasting;
-  call->zero_point = data->zero_point;
+  memcpy(call->zero_points, data->zero_points, sizeof call->zero_points);
   if (!maker.status) {
     *made = call;
     return READY;
