@@ -34,7 +34,12 @@ def tune(net, folder, options=BYTES, **given):
 def test_what_is_kept_is_exported_shown_and_decides_elsewhere(quantised, tmp_path, capsys):
     model = tune(quantised, tmp_path)
     quantised.assert_close(model, atol=1e-4)
-    assert len(model.report().summary().splitlines()) <= 25
+    told, lines = model.report().story.quantised, model.report().summary().splitlines()
+    assert told in lines
+    assert len(lines) <= 25
+    assert told in model.report().to_html()
+    assert told.startswith("quantised: ")
+    assert "int8 model" not in model.report().as_text()
     path, decisions = tmp_path / "net.so", tmp_path / "decisions.json"
     model.export_library(path)
     with model.executor() as one, tvm_ios.load(path) as loaded:
