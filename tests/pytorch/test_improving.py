@@ -70,7 +70,7 @@ def test_a_finished_model_that_computes_something_else_is_not_taken(
     run = compiled(model)
     run(image())
     started[0]._process.wait()
-    monkeypatch.setattr(program, "disagreement", lambda *_: "all differ")
+    monkeypatch.setattr(program, "disagreement", lambda *_, **__: "all differ")
     for _ in range(2):
         assert_same(run(image()), model(image()))
         _join()

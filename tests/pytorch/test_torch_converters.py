@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch; `make test-torch` has it")
 
 from torch import nn  # noqa: E402 - torch may be missing
+from torch.ao.quantization.fx import _decomposed  # noqa: E402, F401 - it registers operators
 from torch.nn import functional as F  # noqa: E402, N812 - its usual name
 
 import tvm_ios  # noqa: E402
@@ -106,6 +107,34 @@ GROUPS = {
     ],
 }
 
+WHOLE8 = {"quant_min": -128, "quant_max": 127, "dtype": torch.int8}
+BYTES8 = {"quant_min": 0, "quant_max": 255, "dtype": torch.uint8}
+SCALES, ZEROS = torch.tensor([0.1, 0.3, 0.07]), torch.tensor([3, -4, 0])
+
+
+def _steps(name, *given, **how):
+    return getattr(torch.ops.quantized_decomposed, name)(*given, **how)
+
+
+def _by_chosen_steps(x, choose, how):
+    scale, zero = _steps(choose, x, eps=1e-6, **how)
+    whole = _steps("quantize_per_tensor", x, scale, zero, **how)
+    return whole, _steps("dequantize_per_tensor", whole, scale, zero, **how)
+
+
+GROUPS["numbers are steps of scales"] = [
+    (lambda x: _steps("quantize_per_tensor", x, 0.023, 7, **WHOLE8), DRAWN),
+    (lambda x: _steps("quantize_per_tensor", x, 0.023, 7, -20, 30, torch.int8), DRAWN),
+    (lambda x: _steps("quantize_per_tensor", x, 3e-4, 9, -9000, 9000, torch.int16), DRAWN),
+    (lambda x: _steps("dequantize_per_tensor", x, 0.1, 128, **BYTES8), BYTES),
+    (lambda x: _steps("quantize_per_channel", x, SCALES, ZEROS, 0, **WHOLE8), DRAWN),
+    (lambda x: _steps("dequantize_per_channel", x, SCALES, ZEROS, 0, **BYTES8), BYTES),
+    (lambda x: _by_chosen_steps(x, "choose_qparams", BYTES8), DRAWN),
+    (lambda x: _by_chosen_steps(x, "choose_qparams", WHOLE8), DRAWN.abs()),
+    (lambda x: _by_chosen_steps(x, "choose_qparams_symmetric", WHOLE8), DRAWN),
+    (lambda x: _by_chosen_steps(x, "choose_qparams_symmetric", BYTES8), DRAWN),
+]
+
 
 class Used(nn.Module):
     def __init__(self, function):
@@ -162,6 +191,11 @@ def test_last_states_of_both_directions_are_along_one_axis():
         (lambda x: F.cross_entropy(x, x[:, 0].long() * 0), IMAGE, "of more axes than two"),
         (lambda x: x.scatter_reduce(1, PLACES, x, "mean"), DRAWN, "reduce=mean"),
         (lambda x: torch._weight_norm(x, x.sum(), -1), DRAWN, "dim=-1"),
+        (
+            lambda x: _steps("quantize_per_tensor", x, 0.1, 0, -(2**20), 2**20, torch.int32),
+            DRAWN,
+            "quantize_per_tensor to other types than int8 to 16",
+        ),
     ],
 )
 def test_what_tvm_would_compute_otherwise_is_refused(function, given, named):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
-from tvm_ios.driver.options import DEFAULTS
+from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.host import default_lanes
+from tvm_ios.host import default_lanes, has_products_of_bytes
 from tvm_ios.host.lane_speeds import lane_speeds
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the ceiling; return 0."""
     lanes = _lanes(arguments.lanes)
     graph = _graph(arguments)
-    from tvm_ios.driver.ceiling import graph_ceiling  # noqa: PLC0415 - it needs NumPy
+    from tvm_ios.driver.ceiling import Arithmetic, graph_ceiling  # noqa: PLC0415 - it needs NumPy
 
-    found = graph_ceiling(graph, lanes, speeds=lane_speeds())
+    arithmetic = Arithmetic(in_bytes=has_products_of_bytes())
+    found = graph_ceiling(graph, lanes, speeds=lane_speeds(), arithmetic=arithmetic)
     if arguments.json:
         print(json.dumps(asdict(found), indent=1))
     else:
@@ -73,15 +74,20 @@ def shown_ceiling() -> Iterator[None]:
         LOG.setLevel(level)
 
 
-def tell_onnx_ceiling(file: OnnxFile, arguments: argparse.Namespace) -> bool:
+def tell_onnx_ceiling(file: OnnxFile, arguments: argparse.Namespace, options: TuneOptions) -> bool:
     """Show the ceiling of what ``tune`` is about to tune; False where its target is no CPU here."""
     if (arguments.target or "").startswith("cuda") or arguments.rpc_tracker:
         return False
-    from tvm_ios.driver.ceiling import onnx_graph, told_ceiling  # noqa: PLC0415 - as in run
+    from tvm_ios.driver.ceiling import Arithmetic, onnx_graph, told_ceiling  # noqa: PLC0415
 
+    arithmetic = Arithmetic(
+        in_bytes=(arguments.target is None and not options.build.exact and has_products_of_bytes()),
+        in_bfloat16=options.precision.is_low,
+    )
     with shown_ceiling():
         lanes = arguments.lanes or default_lanes()
-        told_ceiling(partial(onnx_graph, file), lanes, speeds=lane_speeds())
+        graph_of = partial(onnx_graph, file)
+        told_ceiling(graph_of, lanes, speeds=lane_speeds(), arithmetic=arithmetic)
     return True
 
 

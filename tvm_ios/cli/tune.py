@@ -223,7 +223,7 @@ def _tuned(
         onnx_file = OnnxFile.open(
             arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
         )
-        told = tell_onnx_ceiling(onnx_file, arguments)
+        told = tell_onnx_ceiling(onnx_file, arguments, config.options)
     # As above.
     from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 

@@ -42,6 +42,8 @@ class ModelNode:
     output_bytes: int
     output_elements: int
     """Number of elements of its largest result."""
+    whole: bool = False
+    """True if it multiplies whole numbers of one byte, where processors can."""
     is_output: bool = False
     """True if its result is one of the model's."""
 
@@ -77,6 +79,7 @@ def fused_graph(name: str, nodes: Sequence[ModelNode]) -> OperatorGraph:
                 memory_bytes=own_bytes + sum(read.values()) + last.output_bytes,
                 output_elements=last.output_elements,
                 view=last.role is NodeRole.VIEW,
+                whole=any(nodes[number].whole for number in kernel),
             )
         )
         seen[kind] += 1

@@ -72,6 +72,8 @@ class Operator:
     """Number of elements written; 0 where unknown."""
     view: bool = False
     """True if it only moves whole pieces of memory, so a memory plan may need no kernel for it."""
+    whole: bool = False
+    """True if it multiplies whole numbers of one byte, as in quantised models."""
     convolution: Convolution | None = None
     schedulable: bool = True
     """False for a barrier: an operator the pass does not understand, in a stage of its own."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.core.fusing import fused_graph
-from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.graph import Operator, OperatorGraph
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.errors import ModelError
@@ -22,7 +22,7 @@ from tvm_ios.search.ceiling import Ceiling, ceiling_of
 if TYPE_CHECKING:
     import tvm
 
-__all__ = ["LOG", "graph_ceiling", "module_graph", "onnx_graph", "told_ceiling"]
+__all__ = ["LOG", "Arithmetic", "graph_ceiling", "module_graph", "onnx_graph", "told_ceiling"]
 
 LOG = logging.getLogger(__name__)
 """Logger of ceilings alone, which the command line shows where it shows no decisions."""
@@ -31,8 +31,29 @@ LOG = logging.getLogger(__name__)
 SHARE_OF_PEAK = 0.48
 """Share of a lane's peak at which kernels run in large networks, about. With the speeds that choose
 lanes, which are lower, small operators would seem long enough to split."""
+IN_BYTES, IN_BFLOAT16 = 3, 2
+"""Rates at which kernels of large networks multiply bytes and bfloat16, over that of float32."""
 SHARE_OF_MEMORY = 0.66
 """Likewise, the share of its speed from memory at which they move bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """What a lane may multiply besides float32."""
+
+    in_bytes: bool = False
+    """True if products of quantised models multiply bytes."""
+    in_bfloat16: bool = False
+    """True if a caller asked for bfloat16."""
+
+    def rate(self, operator: Operator, flops_per_ns: int) -> int:
+        """Operations a nanosecond of an operator, for those of float32."""
+        if operator.whole and self.in_bytes:
+            return IN_BYTES * flops_per_ns
+        return IN_BFLOAT16 * flops_per_ns if self.in_bfloat16 else flops_per_ns
+
+
+FLOAT32_ONLY = Arithmetic()
 
 
 def graph_ceiling(
@@ -40,6 +61,7 @@ def graph_ceiling(
     lanes: Sequence[int],
     traits: DeviceTraits = CPU,
     speeds: LaneSpeeds | None = None,
+    arithmetic: Arithmetic = FLOAT32_ONLY,
 ) -> Ceiling:
     """Ceiling of a graph on devices of a kind, by speeds of a lane; typical ones where omitted."""
     splits = traits.idle_lanes_help
@@ -51,9 +73,14 @@ def graph_ceiling(
             flops_per_ns=round(SHARE_OF_PEAK * known.flops_per_ns),
             bytes_per_ns=round(SHARE_OF_MEMORY * known.memory_bytes_per_ns),
         )
+
+    def guess_ns(operator: Operator) -> int:
+        rate = arithmetic.rate(operator, rates.flops_per_ns)
+        return replace(rates, flops_per_ns=rate).guess_ns(operator)
+
     return ceiling_of(
         graph,
-        [0 if each.view else rates.guess_ns(each) for each in graph.operators],
+        [0 if each.view else guess_ns(each) for each in graph.operators],
         lanes,
         hand_over=CORES if splits else STREAMS,
         splits=splits,
@@ -65,10 +92,11 @@ def told_ceiling(
     lanes: int,
     traits: DeviceTraits = CPU,
     speeds: LaneSpeeds | None = None,
+    arithmetic: Arithmetic = FLOAT32_ONLY,
 ) -> str:
     """Line on the ceiling of a graph, logged; empty for a model that no graph executor runs."""
     try:
-        line = graph_ceiling(graph_of(), [lanes], traits, speeds).line()
+        line = graph_ceiling(graph_of(), [lanes], traits, speeds, arithmetic).line()
     except ModelError:
         return ""
     LOG.info("ceiling: %s", line)

@@ -23,7 +23,7 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
-from tvm_ios.driver.ceiling import module_graph, told_ceiling
+from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.given_inputs import arrays_of, require_inputs
@@ -53,7 +53,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.prepare import converted_model
+from tvm_ios.relay.prepare import converted_model, multiplies_bytes
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -294,7 +294,14 @@ def _tune_race(given: TuneCall) -> TuneRace:
         ),
     )
     ceiling = told_ceiling(
-        partial(module_graph, given.mod, given.params), call.lanes, device.traits, device.speeds
+        partial(module_graph, given.mod, given.params),
+        call.lanes,
+        device.traits,
+        device.speeds,
+        Arithmetic(
+            in_bytes=not build.exact and multiplies_bytes(target or device.target),
+            in_bfloat16=options.precision.is_low,
+        ),
     )
     if target is None:
         target = device.target

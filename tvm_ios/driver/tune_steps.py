@@ -85,6 +85,7 @@ class TuneSteps:
                 model.story(),
                 evidence=evidence,
                 ceiling=self.ceiling,
+                quantised=self._quantised(model, Contestant(evidence.kept)),
                 precision=self._precision(model, Contestant(evidence.kept)),
             ),
             arena_bytes=model.plan.arena_bytes,
@@ -102,6 +103,11 @@ class TuneSteps:
 
     def _in_order(self) -> CompiledModel:
         return self.racers[Contestant.SEQUENTIAL].compiled()
+
+    def _quantised(self, model: CompiledModel, who: Contestant) -> str:
+        """Line on what is computed in int8; empty for a model that is not quantised."""
+        products = self.racers[who].built.prepared.quantised
+        return "" if products is None else products.line(model.graph, model.schedule)
 
     def _precision(self, model: CompiledModel, who: Contestant) -> PrecisionOutcome | None:
         """Outcome of a wish for bfloat16, or what that promises; None where it promises nothing."""

@@ -9,6 +9,7 @@ from tvm_ios.host.llvm_processor import require_known_processor
 from tvm_ios.host.processor import (
     default_lanes,
     has_bfloat16,
+    has_products_of_bytes,
     processor_name,
     target_candidates,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "describe_host",
     "describe_tvm",
     "has_bfloat16",
+    "has_products_of_bytes",
     "host_target",
     "latency_mode",
     "processor_name",

@@ -9,6 +9,7 @@ from pathlib import Path
 __all__ = [
     "default_lanes",
     "has_bfloat16",
+    "has_products_of_bytes",
     "processor_name",
     "target_candidates",
     "usable_cores",
@@ -83,6 +84,11 @@ def target_candidates(
         dot = [f"{neon},+v8.2a,+dotprod"] if "asimddp" in features else []
         return (*dot, neon, "llvm")
     return ("llvm",)
+
+
+def has_products_of_bytes(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """True if this processor multiplies vectors of bytes by fours (``avx512_vnni``)."""
+    return "avx512_vnni" in (_cpuinfo_field(cpuinfo, "flags") or "").split()
 
 
 def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

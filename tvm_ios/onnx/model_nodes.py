@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from math import prod
 
 import onnx_ir as ir
@@ -26,6 +26,7 @@ _ELEMENT_WISE = re.compile(
     "|Softsign|Sqrt|Sub|Tanh?|ThresholdedRelu|Where|Xor"
 )
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
 
 
@@ -54,8 +55,19 @@ def _described(node: ir.Node, number: Mapping[ir.Node, int]) -> ModelNode:
         own_bytes=sum(_bytes(value) for value in read if value not in made),
         output_bytes=sum(map(_bytes, node.outputs)),
         output_elements=max(map(_elements, node.outputs), default=0),
+        whole=_is_whole(node, made),
         is_output=any(value.is_graph_output() for value in node.outputs),
     )
+
+
+def _is_whole(node: ir.Node, made: Container[ir.Value]) -> bool:
+    """True for a product of whole numbers by constants, which are those of a quantised model."""
+    if node.op_type not in _PRODUCTS:
+        return False
+    data, weight = node.inputs[:2]
+    maker = None if data is None else data.producer()
+    whole = maker is not None and maker.op_type == "DequantizeLinear" and data in made
+    return whole and weight not in made
 
 
 def _role(node: ir.Node) -> NodeRole:

@@ -179,6 +179,7 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
             memory_bytes=facts[index].memory_bytes,
             output_elements=facts[index].output_elements,
             view=views[index] is not None,
+            whole=facts[index].whole,
             convolution=_convolution(patterns[index], call, index_of, names),
             schedulable=reasons[index] is None,
         )
@@ -258,6 +259,7 @@ def _facts(
             flops=0,
             memory_bytes=0,
             output_elements=0,
+            whole=False,
             workload=f"{kind}-{digest:016x}",
         )
     digest = kernel_digest(function)

@@ -22,6 +22,8 @@ from tvm_ios.relay.dataflow import (
     resolve_field,
 )
 from tvm_ios.relay.functions.primitive import flops_of, type_bytes, type_elements
+from tvm_ios.relay.functions.quantised import DEQUANTIZE, FAKE_QUANTIZE
+from tvm_ios.relay.transforms.bfloat16 import PRODUCTS
 
 __all__ = ["model_nodes", "typed_if_plain"]
 
@@ -91,8 +93,16 @@ def _described(
         own_bytes=own_bytes,
         output_bytes=sizes[call],
         output_elements=_largest(call.checked_type),
+        whole=_is_whole(call, number),
         is_output=is_output,
     )
+
+
+def _is_whole(call: relay.Call, number: Mapping[relay.Call, int]) -> bool:
+    """True for a product of whole numbers by constants, which are those of a quantised model."""
+    if not is_call_of(call, *PRODUCTS) or not is_call_of(call.args[0], DEQUANTIZE, FAKE_QUANTIZE):
+        return False
+    return call.args[0] in number and call.args[1] not in number
 
 
 def _tensors(call: relay.Call) -> list[relay.Expr]:

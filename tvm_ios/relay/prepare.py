@@ -19,6 +19,7 @@ from tvm.target.codegen import target_has_features
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.quantised_products import QuantisedProducts
 from tvm_ios.errors import OptionError
 from tvm_ios.host import has_bfloat16
 from tvm_ios.relay.context import pass_context
@@ -32,13 +33,20 @@ from tvm_ios.relay.transforms.conversion import convert
 from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, may_be_held_back, optimize
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
+from tvm_ios.relay.transforms.quantised.float32_products import float32_products
 from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers, in_whole_numbers
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["PreparedModule", "converted_model", "prepare", "with_low_precision"]
+__all__ = [
+    "PreparedModule",
+    "converted_model",
+    "multiplies_bytes",
+    "prepare",
+    "with_low_precision",
+]
 
 ROUNDING = {"cascadelake": "cooperlake"}
 """Processors of LLVM, by those that differ from them in bfloat16 only."""
@@ -59,6 +67,9 @@ class PreparedModule:
     """Number of element-wise operators that were moved in front of concatenations."""
     notes: tuple[str, ...] = ()
     """Lines for the user on how the model was prepared."""
+    never_whole: str | None = None
+    """Reason why no product of a quantised model multiplies whole numbers, empty where some may;
+    None for other models."""
     low: LowPrecision | None = None
     """Values that lie in memory as bfloat16; None where all are as in the model."""
 
@@ -66,6 +77,14 @@ class PreparedModule:
     def extraction(self) -> Extraction:
         """Operators of the module, extracted when this is first asked for."""
         return extract(self.module)
+
+    @cached_property
+    def quantised(self) -> QuantisedProducts | None:
+        """Products of a quantised model; None for other models."""
+        if self.never_whole is None:
+            return None
+        others = sorted(float32_products(self.extraction).items())
+        return QuantisedProducts(others=tuple(others), never=self.never_whole)
 
     def as_text(self) -> str:
         """Relay text without constants."""
@@ -151,9 +170,26 @@ def prepare(
     )
     if not quantised:
         return made
-    # Without such instructions products of whole numbers are slower than those of float32.
-    products = bits_may_change() and bool(target_has_features(PRODUCTS_OF_BYTES, chosen))
-    return replace(made, module=in_whole_numbers(made.extraction, products=products))
+    never = _why_never_whole(chosen)
+    module = in_whole_numbers(made.extraction, products=not never)
+    return replace(made, module=module, never_whole=never)
+
+
+def _why_never_whole(target: tvm.target.Target) -> str:
+    """Reason why products of bytes are computed in float32 for a target; empty where they need not.
+
+    Without such instructions they are slower than those of float32.
+    """
+    if not bits_may_change():
+        return "exact=True has the bits of stock TVM"
+    if is_gpu_target(target):
+        return "that is what GPUs compute here"
+    return "" if multiplies_bytes(target) else f"the target has no VNNI ({PRODUCTS_OF_BYTES})"
+
+
+def multiplies_bytes(target: Any) -> bool:
+    """True if processors of a target multiply bytes by fours."""
+    return bool(target_has_features(PRODUCTS_OF_BYTES, resolve_target(target)))
 
 
 def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:

@@ -7,7 +7,7 @@ wants 255 rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_outputs import merged_name
 from tvm_ios.report.operator_table import flops_of_launches
@@ -53,6 +53,8 @@ class KindTime:
     busy_ns: int
     """Nanoseconds of these launches together; lanes overlap, so a run may be shorter."""
     flops: int
+    quantised: bool = False
+    """True if the model is quantised already."""
 
     @property
     def advice(self) -> str:
@@ -61,7 +63,8 @@ class KindTime:
             return _ADVICE[self.noun]
         rate = f"at {self.flops / max(1, self.busy_ns):.0f} GFLOPS"
         if self.noun in _PRODUCTS and self.maker:
-            return f"{rate} by {self.maker}, fewer operations would help: a smaller or int8 model"
+            model = "a smaller model" if self.quantised else "a smaller or int8 model"
+            return f"{rate} by {self.maker}, fewer operations would help: {model}"
         if self.noun in _PRODUCTS:
             return f"{rate} by TVM's kernels, tuned ones may help: --tuning autotvm"
         if not self.flops:
@@ -95,6 +98,7 @@ def kind_times(story: ModelStory) -> tuple[KindTime, ...]:
         took = event.end_ns - event.start_ns
         rows.setdefault(key, []).append((took, flops.get(event.operator, 0)))
     times = [_kind_time(noun, maker, row) for (noun, maker), row in rows.items()]
+    times = [replace(each, quantised=bool(story.quantised)) for each in times]
     return tuple(sorted(times, key=lambda each: -each.busy_ns))
 
 

@@ -29,6 +29,7 @@ def result_box(story: ModelStory) -> tuple[str, ...]:
         *([f"bottleneck: {slowest}"] if slowest else []),
         *([f"ceiling: {story.ceiling}"] if story.ceiling else []),
         form_line(story.graph, story.schedule),
+        *([story.quantised] if story.quantised else []),
         *([story.precision.as_text()] if story.precision else []),
         *([story.rest] if story.rest else []),
     )

@@ -147,6 +147,7 @@ class TuneReport:
         return (
             f"kept {self.kept.value}: {self.reason}",
             *self.given,
+            *([self.story.quantised] if self.story.quantised else []),
             *(() if precision is None else (precision.as_text(), *precision.details())),
             *([self.story.rest] if self.story.rest else []),
             *([self.remembered] if self.remembered else []),
@@ -198,6 +199,7 @@ class TuneReport:
             "notes": self.notes,
             "given": self.given,
             "rest": self.story.rest,
+            "quantised": self.story.quantised,
             "remembered": self.remembered,
             "tuning": self.tuning,
             "records": None if self.records is None else self.records.as_record(),

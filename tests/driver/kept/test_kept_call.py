@@ -12,6 +12,7 @@ import tvm
 import tvm_ios
 from tests.driver.conftest import TARGET
 from tests.driver.test_tune import QUICK
+from tests.relay_modules import quantised_images
 from tvm_ios import DatabaseOptions
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall
@@ -23,7 +24,9 @@ def tune(net, **given):
 
 
 @pytest.mark.slow
-def test_a_second_call_gives_the_same_model(net, tmp_path, caplog):
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_second_call_gives_the_same_model(net, make_net, tmp_path, caplog, quantised):
+    net = make_net(quantised_images(), {}) if quantised else net
     first = tune(net)
     with caplog.at_level(logging.INFO, "tvm_ios"):
         second = tune(net)

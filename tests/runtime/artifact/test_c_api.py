@@ -18,6 +18,7 @@ from tvm import relay
 
 import tvm_ios
 from tests.onnx.cut_models import ENDS
+from tests.relay_modules import quantised_images
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
 from tvm_ios.compile.built_model import build_prepared
@@ -370,16 +371,21 @@ def test_a_program_without_a_tvm_says_so(built, model, folder):
     assert "there is no TVM runtime: link with -ltvm_runtime" in done.stderr
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 @pytest.mark.parametrize("library", ["kernels", "oneDNN"])
-def test_models_in_bfloat16_compute_the_same_bits(built, folder, library):
-    prepared = prepare(images(), None, host_target())
-    low = build_prepared(with_low_precision(prepared, low_precision_of(prepared.extraction)))
+def test_models_of_other_numbers_compute_the_same_bits(built, folder, library, precision):
+    if precision == "int8":
+        prepared = prepare(quantised_images(), None, host_target())
+    else:
+        prepared = prepare(images(), None, host_target())
+        prepared = with_low_precision(prepared, low_precision_of(prepared.extraction))
+    low = build_prepared(prepared)
     if library == "oneDNN":
         if find_onednn().version is None:
             pytest.skip(f"no oneDNN here: {find_onednn().reason}")
         low = replace(low, libraries=(OnednnLibrary(),))
     compiled = lower_schedule(low, greedy_schedule(low.graph), lanes=min(2, os.cpu_count() or 1))
-    path, values = folder / f"low_{library}.so", folder / "low.bin"
+    path, values = folder / f"{precision}_{library}.so", folder / "low.bin"
     compiled.export_library(path)
     x = np.random.default_rng(0).standard_normal((1, 16, 12, 12)).astype("float32")
     x.tofile(values)

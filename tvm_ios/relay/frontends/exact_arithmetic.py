@@ -7,7 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relay
 
-__all__ = ["extreme", "round_to_even", "whole_of_small"]
+__all__ = ["extreme", "limited_steps", "round_to_even", "whole_of_small"]
+
+_MOST_STEPS = 2.0**17
+"""Steps from zero at which every type of at most 16 bits has ended, whatever its zero point."""
 
 
 def round_to_even(value: relay.Expr, dtype: str) -> relay.Expr:
@@ -31,6 +34,19 @@ def whole_of_small(value: relay.Expr) -> relay.Expr:
     last = np.float32(1.5 * 2**23)
     bits = relay.reinterpret(value + relay.const(last), "int32")
     return bits - relay.const(int(last.view("int32")), "int32")
+
+
+def limited_steps(
+    steps: relay.Expr, zero: relay.Expr, limits: tuple[int, int], dtype: str
+) -> relay.Expr:
+    """Whole numbers of a type of at most 16 bits: rounded steps from a zero point, within limits.
+
+    Steps are float32. What is no number becomes the least one, as in onnxruntime.
+    """
+    least, most = (relay.const(sign * _MOST_STEPS, "float32") for sign in (-1, 1))
+    bounded = relay.minimum(relay.maximum(steps, least), most)  # in this order
+    whole = whole_of_small(bounded) + relay.cast(zero, "int32")
+    return relay.cast(relay.clip(whole, *limits), dtype)
 
 
 def extreme(

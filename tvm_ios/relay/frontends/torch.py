@@ -37,6 +37,8 @@ _WRITES = {
     "aten::__irshift__": "aten::bitwise_right_shift_",
     "aten::__ixor__": "aten::bitwise_xor_",
 }
+_QUANTISED = ("quantized::", "aten::quantize_per_")
+"""Beginnings of names of operators on tensors that know their scales."""
 # The last input of these says whether they draw, or update statistics, as in training.
 _TRAINING = {
     "aten::alpha_dropout": 2,
@@ -52,7 +54,8 @@ def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str,
     Parameters
     ----------
     model
-        A ``torch.nn.Module`` in evaluation mode, or a ``torch.export.ExportedProgram``.
+        A ``torch.nn.Module`` in evaluation mode, or a ``torch.export.ExportedProgram``. Either may
+        be quantised by ``convert_pt2e`` of torchao.
     example_inputs
         One tensor or a tuple of them: their shapes and data types are those of the model. Values
         decide nothing but branches of Python, of which those taken are imported.
@@ -82,7 +85,8 @@ def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str,
             f"the model is a {type(model).__name__}; give a torch.nn.Module or a "
             "torch.export.ExportedProgram"
         )
-    if module is model and module.training:
+    # Graphs of torch.export have no mode: their operators say whether they train.
+    if module is model and module.training and not isinstance(module, torch.fx.GraphModule):
         raise ModelError("the model is in training mode; call model.eval() first")
     given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else example_inputs
     if not isinstance(given, Sequence) or not all(isinstance(x, torch.Tensor) for x in given):
@@ -125,8 +129,10 @@ def from_trace(
     if trains := training_operator(trace):
         raise ModelError(f"{trains}; call eval() on its module")
     if missing := missing_operators(trace):
+        quantised = any(name.startswith(_QUANTISED) for name in missing)
+        way = "quantise by convert_pt2e of torchao" if quantised else "replace it in the model"
         raise ModelError(
-            f"TVM's importer does not know {', '.join(missing)}; replace it in the model, or use "
+            f"TVM's importer does not know {', '.join(missing)}; {way}, or use "
             'torch.compile(model, backend="tvm_ios"), which leaves such operators to PyTorch'
         )
     infos = [

@@ -14,6 +14,7 @@ from tvm.relay.prelude import Prelude
 from tvm_ios.relay.frontends.exact_arithmetic import extreme, round_to_even
 from tvm_ios.relay.frontends.torch_indexing import indexing_converters
 from tvm_ios.relay.frontends.torch_layers import Converter, layer_converters
+from tvm_ios.relay.frontends.torch_quantised import quantised_converters
 
 __all__ = ["converters", "known_operators"]
 
@@ -47,6 +48,7 @@ def converters() -> dict[str, Converter]:
         **{f"aten::{name}": _widened(f"aten::{name}") for name in ("cumsum", "prod", "sum")},
         **indexing_converters(tvms),
         **layer_converters(tvms),
+        **quantised_converters(tvms),
     }
 
 

@@ -16,6 +16,8 @@ __all__ = ["missing_operators"]
 _RANDOM = frozenset({"aten::multinomial", "aten::randn"})
 _AS_GIVEN = "the data type of the input"
 _NAMED_AXES = tuple(range(8))
+_FLOAT32 = 6  # torch's numbers of data types
+_WHOLE = (0, 1, 2)
 _OVERLOOKED: dict[str, dict[str, tuple[Any, ...]]] = {
     "aten::_weight_norm": {"dim": _NAMED_AXES},
     "aten::argsort": {"stable": ()},
@@ -38,6 +40,10 @@ _OVERLOOKED: dict[str, dict[str, tuple[Any, ...]]] = {
     "aten::sum": {"dtype": (None, _AS_GIVEN)},
     "aten::var": {"correction": (0, 1)},
     "aten::var_mean": {"correction": (0, 1)},
+    **{
+        f"quantized_decomposed::dequantize_per_{kind}": {"out_dtype": (None, _FLOAT32)}
+        for kind in ("channel", "tensor")
+    },
 }
 """Arguments that TVM's converters ignore or take for others, and the values with which that is
 right; of ``stable`` none, since it stands where the axis does otherwise."""
@@ -117,6 +123,10 @@ def _is_mask_of_bytes(data: Any, indices: Any) -> bool:  # noqa: ARG001
     return any(str(_dtype(each)) == "torch.uint8" for each in _elements(indices))
 
 
+def _is_wide(data: Any, scale: Any, zero: Any, *rest: Any) -> bool:  # noqa: ARG001
+    return rest[-1].toIValue() not in _WHOLE
+
+
 _UNFIT: dict[str, tuple[str, Callable[..., bool]]] = {
     "aten::cross_entropy_loss": (
         "of more axes than two",
@@ -129,6 +139,10 @@ _UNFIT: dict[str, tuple[str, Callable[..., bool]]] = {
         "of whole numbers",
         lambda base, exponent: _is_whole(base) and _is_whole(exponent),
     ),
+    **{
+        f"quantized_decomposed::quantize_per_{kind}": ("to other types than int8 to 16", _is_wide)
+        for kind in ("channel", "tensor")
+    },
     **{
         f"aten::upsample_{kind}": ("by a scale that does not give a whole size", _scales)
         for kind in ("bicubic2d", "bilinear2d", "nearest2d", "nearest3d", "trilinear3d")

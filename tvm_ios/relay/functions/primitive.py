@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.functions.quantised import is_whole_weight
 from tvm_ios.relay.functions.stored_types import computed_in_float32
 
 __all__ = [
@@ -63,6 +64,8 @@ class PrimitiveFacts:
     flops: int
     memory_bytes: int
     output_elements: int
+    whole: bool
+    """True if it multiplies whole numbers of one byte."""
     workload: str
     """Kind and digest of body, attributes, shapes and types, without names and argument values."""
 
@@ -80,6 +83,7 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
         flops=sum(flops_of(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
         output_elements=type_elements(function.body.checked_type),
+        whole=any(map(is_whole_weight, all_calls(function.body))),
         workload=f"{kind}-{digest or kernel_digest(function)}",
     )
 

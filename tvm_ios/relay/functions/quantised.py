@@ -27,6 +27,7 @@ __all__ = [
     "dequantize",
     "fake_quantize",
     "is_fake_quantize",
+    "is_whole_weight",
     "quantize",
     "stored_type_of",
 ]
@@ -57,6 +58,11 @@ def dequantize(value: relay.Expr, stored: StoredType) -> relay.Call:
 def is_fake_quantize(expression: relay.Expr) -> bool:
     """True for a call of :data:`FAKE_QUANTIZE`."""
     return is_call_of(expression, FAKE_QUANTIZE)
+
+
+def is_whole_weight(expression: relay.Expr) -> bool:
+    """True for numbers that signed bytes stand for in memory: only weights of products are such."""
+    return is_call_of(expression, DEQUANTIZE) and stored_type_of(expression).dtype == "int8"
 
 
 def stored_type_of(call: relay.Call | tvm.ir.Attrs) -> StoredType:

@@ -149,7 +149,9 @@ def _title(
     if index in schedule.unsplit:
         facts.append("idle lanes do not help with it")
     if library is not None:
-        facts.append(f"computed by {library}")
+        facts.append(f"computed by {library}{' in int8' if operator.whole else ''}")
+    elif operator.whole:
+        facts.append("reads bytes, computed in float32")
     if not operator.schedulable:
         facts.append("a barrier: run in a stage of its own")
     return "\n".join(facts)

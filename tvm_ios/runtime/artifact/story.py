@@ -46,6 +46,8 @@ class ModelStory:
     ceiling: str = ""
     """Line on what scheduling could gain at most, known before anything was compiled; empty where
     the schedule was given."""
+    quantised: str = ""
+    """Line on the products of a quantised model that are computed in int8; empty for others."""
     precision: PrecisionOutcome | None = None
     """Outcome of a wish for bfloat16, or what that promises; None where nothing is to be told."""
 

@@ -12,6 +12,7 @@ import tvm
 from tvm import relay
 
 import tvm_ios
+from tests.relay_modules import quantised_images
 from tests.runtime.libraries.onednn.networks import TARGET
 from tvm_ios import BuildOptions, DeviceOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_model, build_prepared
@@ -20,6 +21,7 @@ from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.host import host_target
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
@@ -83,7 +85,7 @@ def nothing_here(monkeypatch):
     monkeypatch.setattr(onednn_here, "load_onednn", missing)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_calls_compute_there_what_they_compute_here(
     device, network, built, monkeypatch, precision, onednn
 ):
@@ -93,9 +95,13 @@ def test_calls_compute_there_what_they_compute_here(
         prepared = prepare(*network, TARGET)
         low = with_low_precision(prepared, low_precision_of(prepared.extraction))
         built = replace(build_prepared(low), libraries=built.libraries)
+    elif precision == "int8":
+        prepared = prepare(quantised_images(), None, host_target())
+        built = replace(build_prepared(prepared), libraries=built.libraries)
+    data = DATA[:, :16, :12, :12] if precision == "int8" else DATA
     model = lower_schedule(built, sequential_schedule(built.graph), lanes=1)
     with model.executor() as module:
-        module.run(data=DATA)
+        module.run(data=data)
         expected = module.get_output(0).numpy()
         calls = [launch.call is not None for launch in module.plan.launches]
         params = {
@@ -108,7 +114,7 @@ def test_calls_compute_there_what_they_compute_here(
         assert [launch.call is not None for launch in there.plan.launches] == calls
         with session.executor(there) as executor:
             assert executor.time_ns(3) > 0  # constants are made of other numbers, and read anew
-            for name, value in {**params, "data": DATA}.items():
+            for name, value in {**params, "data": data}.items():
                 executor.set_input(name, value)
             executor.run()
             np.testing.assert_array_equal(executor.get_output(0), expected)

@@ -84,6 +84,7 @@ OPERATORS = {
     "numbers": convolved,
     "GELU": lambda x: written(gelu(convolved(x))),
     "residual": lambda x: written(relay.nn.relu(written(convolved(x, channels=32)) + x)),
+    "residual, numbers": lambda x: convolved(x, channels=32) + x,
     "difference": lambda x: written(convolved(x, channels=32) - x),
     "maximum": lambda x: written(relay.maximum(convolved(x, channels=32), x)),
     "gate": lambda x: written(convolved(x, channels=32) * positive(x)),

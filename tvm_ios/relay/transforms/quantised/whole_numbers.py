@@ -38,7 +38,13 @@ from tvm_ios.relay.transforms.quantised.tables import with_table
 from tvm_ios.relay.transforms.quantised.whole_weights import WholeWeights, whole_weights_of
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["in_numbers", "in_whole_numbers", "whole_numbers_of", "with_products_for_libraries"]
+__all__ = [
+    "in_numbers",
+    "in_whole_numbers",
+    "only_moves",
+    "whole_numbers_of",
+    "with_products_for_libraries",
+]
 
 MOVES = frozenset(
     {
@@ -229,7 +235,7 @@ def whole_numbers_of(value: relay.Expr) -> StoredType | None:
     return stored_type_of(value).unsigned() if is_fake_quantize(value) else None
 
 
-def _only_moves(function: relay.Function) -> bool:
+def only_moves(function: relay.Function) -> bool:
     """True if the result of a fused function consists of elements of its parameters."""
     return all(is_call_of(call, *MOVES, *JOINS) for call in all_calls(function.body))
 
@@ -278,7 +284,7 @@ def _stored_results(
             continue
         if index not in weights and index not in pairs:
             barred.update(_multiplied(call, index_of))
-        moves = extraction.views[index] is not None or _only_moves(function)
+        moves = extraction.views[index] is not None or only_moves(function)
         written = whole_numbers_of(function.body)
         if written is not None:
             found[index] = written

@@ -12,7 +12,7 @@ from tvm import relay
 from tvm_ios.core.stored_type import LIMITS, StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import constant, dtype_of, extents, required
-from tvm_ios.relay.frontends.exact_arithmetic import whole_of_small
+from tvm_ios.relay.frontends.exact_arithmetic import limited_steps
 from tvm_ios.relay.frontends.onnx.converters.converter import (
     axis_of,
     converter,
@@ -32,9 +32,6 @@ __all__ = [
     "quantize",
 ]
 
-_MOST_STEPS = 2.0**17
-"""Steps from zero at which every type of at most 16 bits has ended, whatever its zero point."""
-
 
 @converter("QuantizeLinear")
 def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
@@ -46,11 +43,9 @@ def quantize(node: ir.Node, inputs: Sequence[Any]) -> Any:
         return whole_numbers(inputs[0], stored)
     data = inputs[0] if type_of(node, of_input=True) == real else relay.cast(inputs[0], real)
     limits = np.iinfo(dtype)
-    least, most = (relay.const(sign * _MOST_STEPS, "float32") for sign in (-1, 1))
-    # In this order, what is no number becomes the least one, as in onnxruntime.
-    steps = relay.minimum(relay.maximum(relay.cast(data / scale, "float32"), least), most)
-    whole = whole_of_small(steps) + relay.cast(zero, "int32")
-    return relay.cast(relay.clip(whole, limits.min, limits.max), dtype)
+    return limited_steps(
+        relay.cast(data / scale, "float32"), zero, (int(limits.min), int(limits.max)), dtype
+    )
 
 
 @converter("DequantizeLinear")

@@ -20,7 +20,7 @@ enum { ANY = 1, FORMAT_OF_ONE = 2, FORWARD_INFERENCE = 96 };
 enum { BYTE = 5, UNSIGNED_BYTE = 6, WHOLE = 4 }; /* of dnnl_data_type_t: s8, u8, s32 */
 enum { USER_SCRATCHPAD = 1, STRICT = 0, IN_ORDER = 1 };
 enum { QUERY_NAME = 8, QUERY_SOURCE = 129, QUERY_WEIGHTS = 131, QUERY_TARGET = 133,
-       QUERY_SCRATCHPAD = 136 };
+       QUERY_SCRATCHPAD = 136, QUERY_ARGUMENT = 255 };
 enum { SOURCE = 1, SECOND_SOURCE = 2, TARGET = 17, WEIGHTS = 33, BIAS = 41, SCRATCHPAD = 80,
        ZERO_POINTS = 8192, STEP = 32768 }; /* numbers of arguments; a step's has its place in it */
 enum { OUT_OF_MEMORY = 1, INVALID = 2, UNIMPLEMENTED = 3 }; /* of dnnl_status_t */
@@ -278,10 +278,13 @@ static int describe_with(Maker* maker, Subject* subject, int free) {
   if (!subject->described) return 0;
   subject->code = fast_code(maker, subject->described);
   for (Operand* each = operands; each < end; ++each) {
-    int query = query_of(subject, each, free);
-    if (query)
-      each->inner.descriptor =
-          maker->onednn->primitive_desc_query_md(subject->described, query, 0);
+    int query = query_of(subject, each, free), index = 0;
+    if (!query) continue;
+    /* The result may be of another type than bytes that lie as it does. */
+    if (query == QUERY_TARGET && is_byte(each->type))
+      query = QUERY_ARGUMENT, index = each->lies.number;
+    each->inner.descriptor =
+        maker->onednn->primitive_desc_query_md(subject->described, query, index);
   }
   return subject->code != NULL;
 }
