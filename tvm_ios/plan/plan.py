@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.core.parts import Part
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.library_call import LibraryCall
 
@@ -151,6 +152,8 @@ class ExecutionPlan:
     outputs: tuple[int, ...]
     """Output tensors, in the order of the graph JSON's ``heads``."""
     arena_bytes: int
+    parts: tuple[Part, ...] = ()
+    """Models that the network was joined from; none for a single model."""
 
     @property
     def num_stages(self) -> int:
