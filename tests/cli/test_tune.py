@@ -216,6 +216,40 @@ def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
         assert executor.get_output(0).shape == (2, 24, 6, 6)
 
 
+@pytest.mark.slow(3)
+def test_several_files_become_one_with_named_parts(tmp_path, fresh_cache, monkeypatch, capsys):
+    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
+    path, output = write_two_ways(tmp_path), tmp_path / "out.so"
+    words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1, "-o", output]
+    words += ["--share", "x", "--batch-size", 1, "--effort", "quick"]
+    assert tune(path, f"again={path}", *words) == 0
+    assert main(["show", str(output)]) == 0
+    assert "part again: reads x; gives again" in capsys.readouterr().out
+    assert main(["run", str(output), "--parts", "again", "-o", str(tmp_path / "y.npz")]) == 0
+    assert np.load(tmp_path / "y.npz").files == ["again"]
+    with tvm_ios.load(output) as executor:
+        executor.run(x=np.ones((1, 8, 6, 6), "float32"))
+        one, again = (executor.get_output(number).numpy() for number in range(2))
+        np.testing.assert_array_equal(one, again)
+    capsys.readouterr()
+    assert tune(path, f"again={path}", *words) == 0
+    assert "kept from an equal call" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a=squeezenet"], "names of parts and --share are for several models"),
+        (["squeezenet", "--share", "data"], "names of parts and --share are for several models"),
+        (["a=squeezenet", "a=squeezenet"], "two parts are named 'a'"),
+        (["a.json", "b.json", "--params", "c.npz"], "--params is for a single Relay file"),
+    ],
+)
+def test_what_does_not_fit_several_models_is_one_line(words, told, capsys):
+    assert tune(*words) == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_what_onnxruntime_runs_is_told(tmp_path, capsys):
     path, output, page = tmp_path / "net.onnx", tmp_path / "out.so", tmp_path / "page.html"

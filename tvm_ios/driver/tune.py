@@ -30,6 +30,7 @@ from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
+from tvm_ios.driver.several import are_several, joined
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
 from tvm_ios.errors import OptionError
@@ -52,6 +53,7 @@ from tvm_ios.profile.last_race import (
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
@@ -92,10 +94,11 @@ class TuneRace:
 
 
 def tune(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
+    mod: tvm.IRModule | Sequence[Any] | Mapping[str, Any],
+    params: Mapping[str, Any] | Sequence[Any] | None = None,
     target: Any = None,
     *,
+    share: str | Sequence[str] = (),
     effort: Effort | str | None = None,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
@@ -118,12 +121,18 @@ def tune(
     Parameters
     ----------
     mod
-        A Relay module with a ``main`` of static shapes.
+        A Relay module with a ``main`` of static shapes. Or several models, in a list or by name:
+        they become one network with a named part for each. Each is a Relay module, a pair of
+        one with its parameters, an ONNX model, the name of a network, or a path.
     params
-        Parameters by name.
+        Parameters by name; of several models a list of these, or those of each by name, None for
+        models that bring theirs.
     target
         A CPU target, such as ``"llvm -mcpu=skylake-avx512"``, or ``"cuda"`` for the first GPU of
         this machine; the best for the processor where omitted.
+    share
+        Inputs that are one for all of several models which have them; others are named
+        ``part__input``.
     effort
         ``"quick"`` gives a good answer in seconds, ``"balanced"`` is what ``options`` are by
         default, ``"thorough"`` also tunes kernels and takes up to an hour. For an effort with other
@@ -196,10 +205,11 @@ def tune(
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
     budget = budget_of_call(time_budget)  # first: its clock begins here
+    network, weights = _one_network(mod, params, share)
     return tuned(
         TuneCall(
-            mod=mod,
-            params=params,
+            mod=network,
+            params=weights,
             target=target,
             tuning=tuning,
             tuning_records=tuning_records,
@@ -218,6 +228,15 @@ def tune(
             ),
         )
     )
+
+
+def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any, Any]:
+    """Module and parameters of a call's model, or of the network that its models make."""
+    if are_several(mod):
+        return joined(mod, params, share=share), {}
+    if share:
+        raise OptionError(f"share is {share!r}, but there is one model; leave it out")
+    return mod, params
 
 
 def tuned(given: TuneCall) -> CompiledModel:
@@ -285,6 +304,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             told=given.progress is not None and not options.device.is_remote,
             needed=budget.is_limited,
             rest=rest,
+            parts=parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else (),
         ),
     )
     ceiling = told_ceiling(

@@ -71,7 +71,7 @@ class TuneSteps:
             used = who not in UNTUNED.values()
             records = self.tuned.records if used else self.tuned.records.not_used()
         _LOG.info("kept %s: %s", who.value, evidence.reason)
-        model = replace(racer.compiled(), records=records, rest=self.call.answers.rest)
+        model = replace(self.call.answers.whole(racer.compiled()), records=records)
         return replace(model, tune_report=self._report(model, evidence, records))
 
     def _report(

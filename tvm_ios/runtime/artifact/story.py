@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.parts import Part
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
@@ -46,6 +47,8 @@ class ModelStory:
     ceiling: str = ""
     """Line on what scheduling could gain at most, known before anything was compiled; empty where
     the schedule was given."""
+    parts: tuple[Part, ...] = ()
+    """Models that the network was joined from; none for a single one."""
     precision: PrecisionOutcome | None = None
     """Outcome of a wish for bfloat16, or what that promises; None where nothing is to be told."""
 
