@@ -137,6 +137,7 @@ def test_operator_libraries_are_a_flag_and_a_key(tmp_path):
     [
         ("build", "exact", False, True, ["--exact"], ["--no-exact"]),
         ("search", "list_only", False, True, ["--list-only"], ["--no-list-only"]),
+        ("search", "memory_limit_mb", None, 8.0, ["--memory-limit-mb", "8"], None),
         ("measure", "wait_quiet_s", 0, 5, ["--wait-quiet", "5"], ["--wait-quiet", "0"]),
         ("database", "fresh", False, True, ["--fresh"], None),
         (

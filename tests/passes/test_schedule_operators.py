@@ -265,6 +265,7 @@ def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
         {"search": {"max_group_size": 3}},
         {"search": None},
         {"search": SearchOptions(list_only=True)},
+        {"search": SearchOptions(memory_limit_mb=8)},
         {"lanes": 0},
     ],
 )

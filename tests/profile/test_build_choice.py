@@ -272,22 +272,6 @@ def test_every_form_finds_its_build_again(libraries):
 
 
 @pytest.mark.slow
-def test_so_does_one_that_is_computed_image_by_image():
-    shapes = {"data": (2, 8, 8, 16), "w": (3, 3, 16, 16)}
-    data, weight = (relay.var(name, shape=shape) for name, shape in shapes.items())
-    value = relay.nn.conv2d(
-        data, weight, channels=16, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
-    )
-    mod = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.relu(value)))
-    params = {"w": np.random.default_rng(1).random(shapes["w"], dtype="float32")}
-    as_it_is = BuildCandidate(mod=mod, params=params)
-    apart = changes_for(CPU, libraries=(OnednnLibrary(),))[-1].of(as_it_is, resolve_target(TARGET))
-    schedule = greedy_schedule(build_model(apart.mod, None, TARGET).graph)
-    found = build_for_schedule(mod, params, TARGET, schedule)
-    assert found.graph.fingerprint() == schedule.graph_fingerprint
-
-
-@pytest.mark.slow
 def test_so_does_one_that_was_made_for_padded_rows():
     data, weight = relay.var("data", shape=(1, 13, 20)), relay.var("w", shape=(32, 20))
     product = relay.nn.dense(relay.reshape(data, (13, 20)), weight)

@@ -16,7 +16,7 @@ from tvm_ios.core.low_precision import Precision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate
-from tvm_ios.profile.fit_decisions import DecisionFitting
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form

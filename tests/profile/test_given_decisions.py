@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tvm_ios.measure.comparison import CompareRound, Comparison
-from tvm_ios.profile.given_decisions import GivenDecisions, GivenSchedule
+from tvm_ios.profile.decisions.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule

@@ -73,6 +73,7 @@ def report(graph: OperatorGraph, schedule: InterOpSchedule) -> TuneReport:
         measured=15,
         from_database=4,
         arena_bytes=2_500_000,
+        sequential_arena_bytes=2_500_000,
         notes=("one thing", "another"),
     )
 

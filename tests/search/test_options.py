@@ -33,6 +33,7 @@ def test_defaults_are_the_papers():
         ({"least_gain_percent": -1.0}, "least_gain_percent is -1.0; give per cent from 0"),
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
+        ({"memory_limit_mb": 0}, "memory_limit_mb is 0; give megabytes above 0, or leave it out"),
         ({"list_only": 1}, "list_only is 1; give True or False"),
         ({"predict_stages": "no"}, "predict_stages is 'no'; give True or False"),
         ({"native": "no"}, "native is 'no'; give True or False"),

@@ -44,7 +44,13 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 FLAGS: Mapping[str, tuple[str, ...]] = {
-    "search": ("list_only", "max_group_size", "max_num_groups", "pad_merged_kernels"),
+    "search": (
+        "list_only",
+        "max_group_size",
+        "max_num_groups",
+        "memory_limit_mb",
+        "pad_merged_kernels",
+    ),
     "conversion": ("desired_layout", "mixed_precision", "mixed_precision_acc_type"),
     "precision": ("dtype", "max_relative_error"),
     "measure": ("wait_quiet_s",),
@@ -302,6 +308,12 @@ def _add_search_options(group: Any) -> None:
         metavar="S",
         help="most groups in a stage, the paper's s; 0 means no limit "
         f"(default: {DEFAULTS.search.max_num_groups})",
+    )
+    group.add_argument(
+        "--memory-limit-mb",
+        type=float,
+        metavar="MB",
+        help="most megabytes of activations that a schedule may plan (default: no limit)",
     )
     group.add_argument(
         "--time-budget",

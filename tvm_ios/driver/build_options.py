@@ -44,9 +44,9 @@ class BuildOptions:
     for, and no merged convolutions. False lets results differ from it in the last places: these
     functions are then off by at most 2 units in the last place."""
     race_forms: bool = True
-    """True also builds forms of the model that only a race can judge, and races them: channels and
-    rows padded without an operator library, transposed convolutions as convolutions, a batch image
-    by image. False changes layouts alone, by prices where an operator library computes."""
+    """True also builds forms of the model that only a race can judge, and races them, where no
+    operator library computes: padded channels and rows, transposed convolutions as convolutions.
+    False changes layouts alone."""
     all_kernels: bool = False
     """True compiles and prices TVM's kernel of every operator, so stock TVM runs an exported file,
     too. False leaves out kernels that cannot beat an operator library's call, unless tuning records

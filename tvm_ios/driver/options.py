@@ -135,6 +135,7 @@ def options_of_call(
     *,
     precision: str | None = None,
     max_relative_error: float | None = None,
+    memory_limit_mb: float | None = None,
 ) -> TuneOptions:
     """Options of a call with an effort or with options; other arguments go over both.
 
@@ -143,7 +144,11 @@ def options_of_call(
     require_options(options)
     chosen = _of_effort(effort, options, tuning)
     changed = chosen.precision.changed(precision, max_relative_error)
-    return chosen if changed == chosen.precision else replace(chosen, precision=changed)
+    if changed != chosen.precision:
+        chosen = replace(chosen, precision=changed)
+    if memory_limit_mb is None:
+        return chosen
+    return replace(chosen, search=replace(chosen.search, memory_limit_mb=memory_limit_mb))
 
 
 def _of_effort(

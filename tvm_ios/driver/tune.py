@@ -37,9 +37,9 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
-from tvm_ios.profile.fit_decisions import DecisionFitting
 from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import (
@@ -52,6 +52,7 @@ from tvm_ios.profile.last_race import (
 )
 from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
+from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model
@@ -108,6 +109,7 @@ def tune(
     decisions: DecisionFiles = None,
     precision: str | None = None,
     max_relative_error: float | None = None,
+    memory_limit_mb: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
@@ -163,6 +165,9 @@ def tune(
     max_relative_error
         Largest error that bfloat16 may cause, 0.03 where nobody says: the largest absolute
         difference of an output from float32, by the output's largest absolute value.
+    memory_limit_mb
+        Most megabytes (1e6 bytes) of activations that a schedule may plan; less runs at once where
+        it needs more. No limit where omitted, or as ``options`` say.
     inputs
         Arrays by name of the input, on which that error is checked; made-up ones where omitted.
     progress
@@ -225,6 +230,7 @@ def tune(
                 tuning,
                 precision=precision,
                 max_relative_error=max_relative_error,
+                memory_limit_mb=memory_limit_mb,
             ),
         )
     )
@@ -351,6 +357,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             # Not before: tuners wait for a device that is held.
             session = stack.enter_context(call.open())
             built = chosen.built if tuned is None else tuned.built
+            memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
             fitting = DecisionFitting(
                 built=built,
                 model=None if conversion.changes else BuildCandidate(mod=mod, params=params),
@@ -364,11 +371,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
             racers |= decided.racers(racers, main, session, call)
-            racers = fitting_racers(racers, main.sequential_ns, call)
+            racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
             if tuned is not None:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
-            racers |= _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+            untuned = _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
+            racers |= memory.fitting(untuned)
         raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(raced, racers, session, call, curve)
@@ -382,6 +390,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
         main=main,
         racers=racers,
         raced=raced,
+        memory=memory,
     )
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 

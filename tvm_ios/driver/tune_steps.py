@@ -11,11 +11,12 @@ from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.find_schedules import ScheduledBuild
-from tvm_ios.profile.given_decisions import GivenDecisions
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.report.tune_report import Contestant, TuneReport
@@ -54,6 +55,7 @@ class TuneSteps:
     racers: Mapping[Contestant, Racer]
     """Contestants of the last race, and those that it had no time for."""
     raced: Comparison
+    memory: MemoryLimit
 
     @property
     def is_certain(self) -> bool:
@@ -86,6 +88,7 @@ class TuneSteps:
                 precision=self._precision(model, Contestant(evidence.kept)),
             ),
             arena_bytes=model.plan.arena_bytes,
+            sequential_arena_bytes=self._in_order().plan.arena_bytes,
             records=records,
             coverage=self.main.built.extraction.coverage.as_text(),
             measured=self.main.counters.priced,
@@ -96,6 +99,9 @@ class TuneSteps:
             given=self.decided.outcome(self.raced, self.racers),
             notes=self._notes(),
         )
+
+    def _in_order(self) -> CompiledModel:
+        return self.racers[Contestant.SEQUENTIAL].compiled()
 
     def _precision(self, model: CompiledModel, who: Contestant) -> PrecisionOutcome | None:
         """Outcome of a wish for bfloat16, or what that promises; None where it promises nothing."""
@@ -130,6 +136,7 @@ class TuneSteps:
             *self.chosen.notes,
             *(() if self.tuned is None else self.tuned.notes),
             *self.main.notes,
+            *self.memory.notes,
             *self.raced.notes,
             *self.call.budget.notes,
         )

@@ -26,7 +26,6 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_padding import may_pad, pad_channels
 from tvm_ios.relay.transforms.conversion import count_other_layouts
-from tvm_ios.relay.transforms.image_by_image import has_several_images, run_image_by_image
 from tvm_ios.relay.transforms.products.row_padding import may_pad_rows, pad_rows
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed, has_transposed
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -34,7 +33,7 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["FORMS", "BuildCandidate", "Changed", "ModelChange", "all_candidates", "changes_for"]
 
-FORMS = 9
+FORMS = 10
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
 else, or they are raced in another way, which outdates old choices."""
 
@@ -123,10 +122,8 @@ def changes_for(
     if not bits_may_change():
         return ()
     pads = pad_channels and traits.pads_channels
-    liked = {each.image_layout for each in libraries if each.image_layout is not None}
-    if liked:
-        chosen = [] if choose_form is None else [_chosen_change(choose_form, pads=pads)]
-        return (*chosen, *(map(_apart_change, liked) if race_forms else ()))
+    if any(each.image_layout is not None for each in libraries):
+        return () if choose_form is None else (_chosen_change(choose_form, pads=pads),)
     layouts = tuple(_layout_change(each) for each in (traits.kernel_layout,) if each)
     if not race_forms:
         return layouts
@@ -221,31 +218,6 @@ def _with_rows(candidate: BuildCandidate, target: tvm.target.Target) -> Changed 
     mod, padded = pad_rows(candidate.checked, candidate.params)
     told = f"the rows of {padded} dense layers were padded to whole tiles"
     return Changed(mod, told) if padded else None
-
-
-def _apart_change(layout: str) -> ModelChange:
-    """Change to one image at a time, for models in a library's layout; blocks gained nothing."""
-    return ModelChange(
-        name="image by image",
-        without="all images at once",
-        phase="image by image",
-        raced_with_records=True,
-        rewrite=partial(_image_by_image, layout),
-    )
-
-
-def _image_by_image(
-    layout: str, candidate: BuildCandidate, target: tvm.target.Target
-) -> Changed | None:
-    del target  # what outgrows the caches of one CPU outgrows those of others
-    typed = candidate.checked.typed
-    if is_prepared(typed) or not has_several_images(typed, candidate.params):
-        return None
-    if count_other_layouts(typed, layout):
-        return None
-    mod, parts = run_image_by_image(candidate.checked, candidate.params)
-    told = f"the first layers are computed for one of {parts} parts of the batch after the other"
-    return Changed(mod, told) if parts > 1 else None
 
 
 CONVOLVED = ModelChange(

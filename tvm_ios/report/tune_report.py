@@ -36,6 +36,8 @@ class TuneReport:
     """Scheduled share of the model, and operators left in place, in words."""
     arena_bytes: int
     """Bytes of memory planned for activations."""
+    sequential_arena_bytes: int
+    """Bytes that sequential order plans for them."""
     notes: tuple[str, ...]
     remembered: str = ""
     """Line on what came from the profile database, from which days, and what was measured."""
@@ -133,7 +135,8 @@ class TuneReport:
             f"({self.measured} workloads measured, {self.from_database} in the profile database)",
             f"predicted ios {found.latency_ns / 1e6:.4f} ms, sequential "
             f"{found.sequential_ns / 1e6:.4f} ms; measured {medians}",
-            f"memory of activations {self.arena_bytes / 1e6:.2f} MB",
+            f"memory of activations {self.arena_bytes / 1e6:.2f} MB, in sequential order "
+            f"{self.sequential_arena_bytes / 1e6:.2f} MB",
             f"time: {phases}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -190,6 +193,7 @@ class TuneReport:
             **self.counts(),
             "comparison": self.comparison.as_record(),
             "arena_bytes": self.arena_bytes,
+            "sequential_arena_bytes": self.sequential_arena_bytes,
             "phase_s": dict(self.phase_s),
             "notes": self.notes,
             "given": self.given,

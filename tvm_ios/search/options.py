@@ -75,7 +75,11 @@ class SearchOptions:
     """True uses the search in C where there is a C compiler; the answers are the same without."""
     list_only: bool = False
     """True searches no stages: only single operators are priced, the answer is sequential order,
-    and ``tune`` makes its list from that. Other options are not read."""
+    and ``tune`` makes its list from that. Options of stages are not read."""
+    memory_limit_mb: float | None = None
+    """Megabytes (1e6 bytes) that ``tune`` plans for activations at most; None sets no limit. Stages
+    of a schedule that needs more run in order where memory is fullest. Inputs, outputs and
+    parameters do not count. Not read by a search of its own."""
 
     def __post_init__(self) -> None:
         if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
@@ -103,6 +107,11 @@ class SearchOptions:
             bound_margin_percent=(0, 100),
         )
 
+        limit = self.memory_limit_mb
+        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
+            raise OptionError(
+                f"memory_limit_mb is {limit!r}; give megabytes above 0, or leave it out"
+            )
         least = self.least_gain_percent
         if least is not None and not (math.isfinite(least) and 0 <= least < 100):
             raise OptionError(
@@ -123,10 +132,11 @@ class SearchOptions:
 
     def changed(self, **given: Any) -> Self:
         """The options with some of them changed, which users write as in :meth:`of`."""
-        if self.list_only and given.keys() - {"list_only"} and "list_only" not in given:
+        of_stages = given.keys() - {"list_only", "memory_limit_mb"}
+        if self.list_only and of_stages and "list_only" not in given:
             raise OptionError(
-                f"{', '.join(given)} given, but list_only is True and no stages are searched; give "
-                "list_only=False (--no-list-only) as well"
+                f"{', '.join(sorted(of_stages))} given, but list_only is True and no stages are "
+                "searched; give list_only=False (--no-list-only) as well"
             )
         if "strategies" in given:
             given["strategies"] = _strategies(given["strategies"])

@@ -88,5 +88,6 @@ def _report() -> TuneReport:
         measured=1,
         from_database=0,
         arena_bytes=64,
+        sequential_arena_bytes=64,
         notes=(),
     )

@@ -5,14 +5,19 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
-import subprocess
 import zlib
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.native_programs import (
+    ARM_COMPILER,
+    ARM_EMULATOR,
+    compiled,
+    output_of,
+    require_arm,
+)
 from tvm_ios.errors import PlanError
 from tvm_ios.plan import data_type
 from tvm_ios.plan.image import ProgramFacts, image_bytes
@@ -21,13 +26,11 @@ from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import BufferKind
 from tvm_ios.runtime.base import loaded_plan
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
-from tvm_ios.runtime.base.native_runtime import C_API_FOLDER, NativeLaunch, shared_runtime
+from tvm_ios.runtime.base.native_runtime import NativeLaunch, shared_runtime
 from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
-from tvm_ios.support.c_compiler import find_c_compiler
 
 _CHECKSUM_END = 28
 """Bytes of an image that its checksum does not cover: magic, version, size, and itself."""
-_FUZZ = Path(__file__).parents[1] / "native" / "fuzz_main.c"
 
 
 @pytest.fixture
@@ -123,25 +126,38 @@ def test_another_version_is_told_with_both(plan):
     assert f"(image {image[12]}), and this one reads image {image[12] - 1}" in load(bytes(image))
 
 
+def image_with_calls(random_graph, seed, folder):
+    """File of an image whose first launch is a call of a library."""
+    file = folder / f"{seed}.image"
+    plan = lower_plan(*random_graph(random.Random(seed)), lanes=2)
+    call = LibraryCall(LibraryName("some", "Some"), SimpleNamespace(to_data=dict))
+    called = (replace(plan.launches[0], call=call), *plan.launches[1:])
+    facts = ProgramFacts(calls=(bytes(24),), call_function="run_it")
+    file.write_bytes(image_bytes(replace(plan, launches=called), facts))
+    return file
+
+
 @pytest.mark.slow
 def test_the_sanitizers_find_nothing_in_changed_images(random_graph, tmp_path):
-    program, include = tmp_path / "fuzz", f"-I{C_API_FOLDER}"
-    flags = ("-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover")
-    command = [*find_c_compiler(), *flags, include, str(_FUZZ), "-o", str(program), "-lpthread"]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
+    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    program = compiled("fuzz_main.c", tmp_path, *flags)
+    if program is None:
         pytest.skip("the C compiler has no sanitizers")
     for seed in range(3):
-        image = tmp_path / f"{seed}"
-        plan = lower_plan(*random_graph(random.Random(seed)), lanes=2)
-        call = LibraryCall(LibraryName("some", "Some"), SimpleNamespace(to_data=dict))
-        called = (replace(plan.launches[0], call=call), *plan.launches[1:])
-        facts = ProgramFacts(calls=(bytes(24),), call_function="run_it")
-        image.write_bytes(image_bytes(replace(plan, launches=called), facts))
-        done = subprocess.run(
-            [program, image, "30000", str(seed)], capture_output=True, text=True, check=False
-        )
+        image = image_with_calls(random_graph, seed, tmp_path)
+        done = output_of(program, image, 30000, seed)
         assert done.returncode == 0, done.stderr
         assert 0 < int(done.stdout) < 20_000
+
+
+@pytest.mark.slow
+def test_an_emulated_arm_finds_the_same_images_sound(random_graph, tmp_path):
+    require_arm()
+    here = compiled("fuzz_main.c", tmp_path, "-O1")
+    arm = compiled("fuzz_main.c", tmp_path, "-O1", compiler=ARM_COMPILER)
+    image = image_with_calls(random_graph, 3, tmp_path)
+    done = output_of(ARM_EMULATOR, arm, image, 3000, 1)
+    assert done.stdout == output_of(here, image, 3000, 1).stdout != ""
 
 
 def test_an_image_that_c_refuses_is_an_error_in_python(plan, monkeypatch):

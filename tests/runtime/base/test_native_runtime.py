@@ -3,63 +3,75 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 import pytest
 
+import tvm_ios
+from tests.native_programs import (
+    ARM_COMPILER,
+    ARM_EMULATOR,
+    compiled,
+    output_of,
+    require_arm,
+)
 from tvm_ios.errors import ArtifactError
-from tvm_ios.runtime.base import native_runtime
 from tvm_ios.runtime.base.native_runtime import (
     LANE_EXECUTOR,
     NativeRuntime,
     shared_runtime,
 )
-from tvm_ios.support.c_compiler import find_c_compiler
 
-_SOURCES = Path(__file__).parents[1] / "native"
-_INCLUDE = Path(native_runtime.__file__).parent / "native"
-
-
-def build(folder: Path, *flags: str, source: str = "stress_main.c") -> Path | None:
-    program = folder / "program"
-    command = [*find_c_compiler(), "-std=gnu11", "-Wall", *flags, f"-I{_INCLUDE}"]
-    command.append(str(_SOURCES / source))
-    done = subprocess.run(
-        [*command, "-o", str(program), "-lpthread"], capture_output=True, text=True, check=False
-    )
-    assert "-fsanitize=thread" in flags or done.returncode == 0, done.stderr
-    return program if done.returncode == 0 else None
-
-
-def run(program: Path, *arguments: int) -> subprocess.CompletedProcess[str]:
-    command = [str(program), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+POSIX_ALONE = "-DTVM_IOS_PLAIN"
+"""Flag that takes nothing of Linux but what POSIX has, as other systems would."""
 
 
 @pytest.mark.slow
-def test_random_programs_run_in_order_and_once(tmp_path):
-    program = build(tmp_path, "-O2", "-Werror")
+@pytest.mark.parametrize("flags", [(), (POSIX_ALONE,)], ids=["Linux", "POSIX"])
+def test_random_programs_run_in_order_and_once(tmp_path, flags):
+    program = compiled("stress_main.c", tmp_path, "-O2", "-Werror", *flags)
     for lanes, programs in ((1, 100), (2, 300), (4, 100)):
-        done = run(program, lanes, programs, lanes)
+        done = output_of(program, lanes, programs, lanes)
         assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
 @pytest.mark.slow
-def test_the_thread_sanitizer_finds_nothing(tmp_path):
-    program = build(tmp_path, "-O1", "-g", "-fsanitize=thread")
+@pytest.mark.parametrize("flags", [(), (POSIX_ALONE,)], ids=["Linux", "POSIX"])
+def test_the_thread_sanitizer_finds_nothing(tmp_path, flags):
+    program = compiled("stress_main.c", tmp_path, "-O1", "-g", "-fsanitize=thread", *flags)
     if program is None:
         pytest.skip("the C compiler has no thread sanitizer")
     for lanes in (2, 3):
-        done = run(program, lanes, 200, lanes)
+        done = output_of(program, lanes, 200, lanes)
         if "unexpected memory mapping" in done.stderr:
             pytest.skip("this kernel's memory layout does not suit the thread sanitizer")
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
-def test_a_child_forked_at_the_worst_moment_runs(tmp_path):
-    program = build(tmp_path, "-O2", "-Werror", source="fork_main.c")
-    done = run(program)
+@pytest.mark.parametrize("flags", [(), (POSIX_ALONE,)], ids=["Linux", "POSIX"])
+def test_a_child_forked_at_the_worst_moment_runs(tmp_path, flags):
+    done = output_of(compiled("fork_main.c", tmp_path, "-O2", "-Werror", *flags))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_random_programs_run_on_an_emulated_arm(tmp_path):
+    require_arm()
+    program = compiled("stress_main.c", tmp_path, "-O2", "-Werror", compiler=ARM_COMPILER)
+    for lanes, programs in ((1, 30), (3, 30)):
+        done = output_of(ARM_EMULATOR, program, lanes, programs, lanes)
+        assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+SOURCES = sorted(Path(tvm_ios.__file__).parent.rglob("native/*.c"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_all_c_files_compile_for_arm(source, tmp_path):
+    require_arm()
+    target = tmp_path / "file.o"
+    words = (*ARM_COMPILER, "-std=gnu11", "-O1", "-Wall", "-Werror", "-fPIC", "-c", source)
+    done = output_of(*words, "-o", target)
     assert done.returncode == 0, done.stderr
 
 

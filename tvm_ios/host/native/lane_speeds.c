@@ -2,14 +2,10 @@
  * starts of kernels. The widest vectors of the processor are chosen when it runs, since machines of
  * different processors may share a cache of compiled code. */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "../../support/native/threads.h"
 
 typedef struct {
   int vector_bytes;
@@ -76,18 +72,7 @@ static const Loops* widest(void) {
   return &loops_plain;
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
+static void pin(int32_t core) { keep_on_cores(pthread_self(), &core, 1, -1); }
 
 /* Bits of the vectors that the loops use. */
 int tvm_ios_vector_bits(void) { return widest()->vector_bytes * 8; }

@@ -1,10 +1,6 @@
 /* Core-to-core latency: two pinned threads pass one cache line back and forth. */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <time.h>
+#include "../../support/native/threads.h"
 
 static _Alignas(128) _Atomic int64_t ball;
 static _Atomic int gave_up;
@@ -15,18 +11,7 @@ typedef struct {
   int64_t hops;
 } Partner;
 
-static void pin(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+static void pin(int32_t core) { keep_on_cores(pthread_self(), &core, 1, -1); }
 
 /* Spins until the ball shows `hop`. Where both threads share a core (pinning refused) a hop costs a
  * time slice, so a player gives up at the deadline and the other one follows. */

@@ -3,15 +3,9 @@
 #define TVM_IOS_LANE_DEBUG_H_
 
 #include <string.h>
-#include <time.h>
 
+#include "../../../support/native/threads.h"
 #include "plan_loader.h"
-
-static inline int64_t now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 static uint64_t next_random(Lane* lane) {
   uint64_t value = lane->random;

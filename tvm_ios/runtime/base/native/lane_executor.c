@@ -4,14 +4,11 @@
  * linked into an exported model. Every exported name begins with tvm_ios_.
  */
 #define _GNU_SOURCE
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "../../../support/native/threads.h"
 #include "lane_executor.h"
 #include "lane_program.h"
 
@@ -19,7 +16,10 @@
 
 static _Atomic int32_t fork_generation;
 
-static void after_fork_in_child(void) { atomic_fetch_add(&fork_generation, 1); }
+static void after_fork_in_child(void) {
+  atomic_fetch_add(&fork_generation, 1);
+  forget_sleepers();
+}
 
 __attribute__((constructor)) static void watch_forks(void) {
   pthread_atfork(NULL, NULL, after_fork_in_child);
@@ -27,23 +27,15 @@ __attribute__((constructor)) static void watch_forks(void) {
 
 /* ---- sleeping ---- */
 
-static void futex_wait(_Atomic uint32_t* word, uint32_t expected) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t* word, int count) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-}
-
 /* Whoever had to wait takes the lock as 2, since others may wait still: at worst a wake too many. */
 static void lock_pool(Pool* pool) {
   uint32_t seen = 0;
   if (atomic_compare_exchange_strong(&pool->lock, &seen, 1)) return;
-  while (atomic_exchange(&pool->lock, 2)) futex_wait(&pool->lock, 2);
+  while (atomic_exchange(&pool->lock, 2)) sleep_on(&pool->lock, 2);
 }
 
 static void unlock_pool(Pool* pool) {
-  if (atomic_exchange(&pool->lock, 0) == 2) futex_wake(&pool->lock, 1);
+  if (atomic_exchange(&pool->lock, 0) == 2) wake(&pool->lock, 0);
 }
 
 /* ---- jobs ---- */
@@ -98,7 +90,7 @@ static uint32_t await_epoch(Pool* pool, uint32_t seen) {
     if (++spins % 64 || now_ns() < deadline_ns) continue;
     /* Sequentially consistent: either we see the new epoch, or the caller sees a sleeper. */
     atomic_fetch_add(&pool->sleepers, 1);
-    while ((epoch = atomic_load(&pool->epoch)) == seen) futex_wait(&pool->epoch, seen);
+    while ((epoch = atomic_load(&pool->epoch)) == seen) sleep_on(&pool->epoch, seen);
     atomic_fetch_sub(&pool->sleepers, 1);
     break;
   }
@@ -109,7 +101,7 @@ static void* lane_thread(void* argument) {
   Lane* lane = argument;
   Pool* pool = lane->pool;
   uint32_t seen = 0;
-  atomic_store(&lane->thread_id, (int32_t)syscall(SYS_gettid));
+  atomic_store(&lane->thread_id, thread_number());
   while (!atomic_load(&pool->closed)) {
     seen = await_epoch(pool, seen);
     if (!enter_gate(pool)) continue;
@@ -125,22 +117,19 @@ static void* lane_thread(void* argument) {
  * one of its own. Does nothing as long as the caller stays on its core. */
 static void place_threads(Pool* pool) {
   const PoolOptions* options = &pool->options;
-  int32_t caller = sched_getcpu();
+  int32_t caller = current_core();
   if (caller == pool->caller_cpu || options->num_cpus < 2) return;
   pool->caller_cpu = caller;
   int32_t next = 0;
   for (int32_t lane = 1; lane <= pool->started; ++lane) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int32_t i = 0; i < options->num_cpus; ++i)
-      if (options->lanes > options->num_cpus || options->cpus[i] != caller)
-        CPU_SET(options->cpus[i], &set);
+    pthread_t thread = pool->lanes[lane].thread;
     if (options->lanes == options->num_cpus) {
       if (options->cpus[next] == caller) ++next;
-      CPU_ZERO(&set);
-      CPU_SET(options->cpus[next++ % options->num_cpus], &set);
+      keep_on_cores(thread, &options->cpus[next++ % options->num_cpus], 1, -1);
+    } else {
+      keep_on_cores(thread, options->cpus, options->num_cpus,
+                    options->lanes > options->num_cpus ? -1 : caller);
     }
-    pthread_setaffinity_np(pool->lanes[lane].thread, sizeof(set), &set);
   }
 }
 
@@ -152,7 +141,7 @@ static int start_threads(Pool* pool) {
   for (pool->started = 0; pool->started < pool->options.lanes - 1; ++pool->started) {
     Lane* lane = &pool->lanes[pool->started + 1];
     if (pthread_create(&lane->thread, NULL, lane_thread, lane)) break;
-    pthread_setname_np(lane->thread, "tvm-ios lane");
+    name_thread(lane->thread, "tvm-ios lane");
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return pool->started == pool->options.lanes - 1;
@@ -161,7 +150,7 @@ static int start_threads(Pool* pool) {
 static void stop_threads(Pool* pool) {
   atomic_store(&pool->closed, 1);
   atomic_fetch_add(&pool->epoch, 1);
-  futex_wake(&pool->epoch, INT_MAX);
+  wake(&pool->epoch, 1);
   for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->lanes[i + 1].thread, NULL);
   pool->started = 0;
 }
@@ -210,7 +199,7 @@ static void open_gate(Pool* pool) {
   atomic_fetch_or_explicit(&pool->gate, GATE_OPEN, memory_order_release);
   /* Epoch before sleepers, both sequentially consistent: the other half of await_epoch. */
   atomic_fetch_add(&pool->epoch, 1);
-  if (atomic_load(&pool->sleepers)) futex_wake(&pool->epoch, INT_MAX);
+  if (atomic_load(&pool->sleepers)) wake(&pool->epoch, 1);
 }
 
 static void shut_gate(Pool* pool) {
@@ -293,7 +282,7 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
 
 /* The kernel's number of each lane's thread; lane 0 is the caller. 0 for a thread that has not begun. */
 void tvm_ios_pool_threads(const Pool* pool, int32_t* ids) {
-  ids[0] = (int32_t)syscall(SYS_gettid);
+  ids[0] = thread_number();
   for (int32_t i = 1; i < pool->options.lanes; ++i) ids[i] = atomic_load(&pool->lanes[i].thread_id);
 }
 

@@ -99,7 +99,7 @@ typedef struct Pool {
   _Atomic int32_t generation; /* fork_generation of the threads' process; its negative in repair */
   _Atomic int32_t closing;    /* no run begins any more, not even one that waits for the lock */
   _Atomic int32_t closed;     /* lane threads end instead of waiting for the next run */
-  _Alignas(CACHE_LINE) _Atomic uint32_t epoch; /* moves when a run begins; the futex of sleepers */
+  _Alignas(CACHE_LINE) _Atomic uint32_t epoch; /* moves when a run begins; the word that sleepers sleep on */
   _Atomic int32_t sleepers;
   _Alignas(CACHE_LINE) _Atomic uint32_t gate; /* GATE_OPEN | number of threads inside */
   _Alignas(CACHE_LINE) _Atomic int32_t finished;

@@ -44,16 +44,12 @@ static void limit_call(int64_t seconds) {
 
 /* ---- the device ---- */
 
-#define MOST_CPUS (16 * CPU_SETSIZE)
-static int32_t cpus[MOST_CPUS];
+static int32_t cpus[MOST_CORES];
 static int32_t num_cpus;
 
 /* When the library is loaded: later on TVM may have bound this thread to one core. */
 __attribute__((constructor)) static void find_cpus(void) {
-  cpu_set_t set[MOST_CPUS / CPU_SETSIZE];
-  if (sched_getaffinity(0, sizeof set, set)) return;
-  for (int32_t cpu = 0; cpu < MOST_CPUS; ++cpu)
-    if (CPU_ISSET_S((size_t)cpu, sizeof set, set)) cpus[num_cpus++] = cpu;
+  num_cpus = own_cores(cpus);
 }
 
 static int read_numbers(const char* path, int wanted, double* first, double* second) {

@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../../support/native/threads.h"
 #include "lane_executor.h"
 #include "library_calls.h"
 
 #define ALIGNMENT_BYTES 64
-#define MOST_CORES (16 * CPU_SETSIZE)
 #define CPU_DEVICE 1
 #define FOOTER_MAGIC "tvm-ios artifact"
 #define STORY_MARK "tvm-ios story"
@@ -376,20 +376,10 @@ static int bind_kernels(tvm_ios_model* model) {
 
 /* ---- lanes ---- */
 
-/* The cores of this thread; the first one alone where they are too many to be told. */
-static int32_t usable_cores(int32_t* cores) {
-  cpu_set_t set[MOST_CORES / CPU_SETSIZE];
-  int32_t count = 0;
-  cores[0] = 0;
-  if (sched_getaffinity(0, sizeof set, set)) return 1;
-  for (int32_t core = 0; core < MOST_CORES; ++core)
-    if (CPU_ISSET_S((size_t)core, sizeof set, set)) cores[count++] = core;
-  return count;
-}
-
 static int make_program(tvm_ios_model* model, int32_t lanes) {
   const PlanHeader* header = model->plan->image.header;
-  int32_t cores[MOST_CORES], num_cores = usable_cores(cores);
+  int32_t cores[MOST_CORES] = {0}, num_cores = own_cores(cores);
+  if (!num_cores) num_cores = 1; /* they cannot be told */
   if (lanes < 0 || lanes > num_cores)
     return fail("lanes is %d, but this process may use %d cores; give 1 to %d, or 0", lanes,
                 num_cores, num_cores);

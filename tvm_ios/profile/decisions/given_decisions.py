@@ -1,6 +1,6 @@
 """Decisions of other tunings as contestants of this one, and what became of them.
 
-They come after :mod:`~tvm_ios.profile.fit_decisions` and go into the last race.
+They come after :mod:`~tvm_ios.profile.decisions.fit_decisions` and go into the last race.
 """
 
 from __future__ import annotations

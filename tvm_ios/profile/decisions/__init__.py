@@ -1,0 +1,1 @@
+"""Decisions of other tunings: found again in this model, and raced."""
