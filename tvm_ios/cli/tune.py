@@ -45,6 +45,7 @@ __all__ = ["add_parser", "run"]
 
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": (
+        "deadlines_ms",
         "list_only",
         "max_group_size",
         "max_num_groups",
@@ -310,6 +311,15 @@ def _add_search_options(group: Any) -> None:
         f"(default: {DEFAULTS.search.max_num_groups})",
     )
     group.add_argument(
+        "--deadline",
+        dest="deadlines_ms",
+        type=_deadline,
+        action="append",
+        metavar="PART=MS",
+        help="milliseconds from the start of a run until which a part of several models is to be "
+        "done; may be given several times",
+    )
+    group.add_argument(
         "--memory-limit-mb",
         type=float,
         metavar="MB",
@@ -397,6 +407,17 @@ def _add_search_options(group: Any) -> None:
 def _library_names(text: str) -> tuple[str, ...]:
     """Names in the value of ``--libraries``, which stand between commas."""
     return () if text == "none" else tuple(text.split(","))
+
+
+def _deadline(text: str) -> tuple[str, float]:
+    """Part and milliseconds in a value of ``--deadline``."""
+    part, _, deadline_ms = text.partition("=")
+    try:
+        return part, float(deadline_ms)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no part and its milliseconds; give them as in detector=5"
+        ) from error
 
 
 def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:
@@ -503,6 +524,8 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
     if "timeout_s" in kernels:
         kernels["build_timeout_s"] = kernels["timeout_s"]
     given = {noun: _given(arguments, names) for noun, names in FLAGS.items()}
+    if "deadlines_ms" in given["search"]:
+        given["search"]["deadlines_ms"] = dict(given["search"]["deadlines_ms"])
     given["kernels"] = kernels | {"backend": backend or BACKEND_NAMES[0]}
     return replace(
         config,

@@ -17,6 +17,7 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -110,6 +111,7 @@ def tune(
     precision: str | None = None,
     max_relative_error: float | None = None,
     memory_limit_mb: float | None = None,
+    deadlines_ms: Mapping[str, float] | None = None,
     inputs: Mapping[str, Any] | None = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
@@ -168,6 +170,9 @@ def tune(
     memory_limit_mb
         Most megabytes (1e6 bytes) of activations that a schedule may plan; less runs at once where
         it needs more. No limit where omitted, or as ``options`` say.
+    deadlines_ms
+        Milliseconds from the start of a run until which parts of several models are to be done, by
+        part. What keeps them goes before what is faster.
     inputs
         Arrays by name of the input, on which that error is checked; made-up ones where omitted.
     progress
@@ -231,6 +236,7 @@ def tune(
                 precision=precision,
                 max_relative_error=max_relative_error,
                 memory_limit_mb=memory_limit_mb,
+                deadlines_ms=deadlines_ms,
             ),
         )
     )
@@ -260,11 +266,18 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    require_options(given.options)
+    options = given.options
+    require_options(options)
     if given.inputs is not None:
         _require_use(given.inputs, given)
-    with exact_bits(given.options.build.exact):
+    if options.search.deadlines_ms:
+        parts_named(_parts_of(given), options.search.deadlines_ms)
+    with exact_bits(options.build.exact):
         return _tune_race(given)
+
+
+def _parts_of(given: TuneCall) -> tuple[Part, ...]:
+    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
 def _tune_race(given: TuneCall) -> TuneRace:
@@ -310,7 +323,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             told=given.progress is not None and not options.device.is_remote,
             needed=budget.is_limited,
             rest=rest,
-            parts=parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else (),
+            parts=_parts_of(given),
         ),
     )
     ceiling = told_ceiling(
