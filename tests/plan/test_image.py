@@ -37,7 +37,8 @@ def in_parts(plan):
         )
         for number in range(len(plan.outputs))
     )
-    return replace(plan, parts=tuple(parts))
+    launches = (replace(each, split_alone=n % 3 > 0) for n, each in enumerate(plan.launches))
+    return replace(plan, parts=tuple(parts), launches=tuple(launches))
 
 
 def sealed(body):

@@ -72,6 +72,15 @@ class CompiledModel:
         """The model with the rest of a network that onnxruntime runs, or the network's parts."""
         return replace(self, rest=rest, plan=replace(self.plan, parts=parts))
 
+    def with_alone(self, sequential: ExecutionPlan) -> CompiledModel:
+        """The model whose parts run alone with the help of idle lanes that a plan in order has."""
+        splits = {launch.operator: launch.split for launch in sequential.launches}
+        launches = tuple(
+            replace(launch, split_alone=splits.get(launch.operator, True))
+            for launch in self.plan.launches
+        )
+        return replace(self, plan=replace(self.plan, launches=launches))
+
     @property
     def module(self) -> tvm.IRModule:
         """Partitioned module with one function a stage. Plain ``relay.build`` runs it too."""

@@ -156,7 +156,8 @@ def _launch_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]
         call, data = NO_CALL, NO_CALL
         if launch.call is not None:
             call, data = calls, texts.place(json.dumps(launch.call.to_data()))
-        yield (*names, *tensors, not launch.split, call, data, launch.operator_index)
+        serial = (not launch.split) + 2 * (not launch.split_alone)
+        yield (*names, *tensors, serial, call, data, launch.operator_index)
         first += len(launch.inputs) + len(launch.outputs)
         calls += launch.call is not None
 

@@ -96,7 +96,8 @@ def _plan(
                 kernel=text(kernel),
                 inputs=_part(arguments, first, first + reads),
                 outputs=_part(arguments, first + reads, first + reads + writes),
-                split=not serial,
+                split=not serial & 1,
+                split_alone=not serial & 2,
                 call=None if call == NO_CALL else read_call(parse_json(text(data), "call")),
             )
             for operator, kernel, first, reads, writes, serial, call, data, index in launches

@@ -1,37 +1,57 @@
-"""Parts that need each group and each input of a plan. No TVM here."""
+"""Parts that need each launch, group and input of a plan. No TVM here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tvm_ios.core.parts import Part
 from tvm_ios.plan.plan import ExecutionPlan, Group
 
-__all__ = ["group_masks", "groups_of_parts", "input_masks"]
+__all__ = ["group_masks", "groups_of_parts", "input_masks", "launch_masks", "launches_read"]
 
 
-def group_masks(plan: ExecutionPlan) -> list[int]:
-    """Number for each group with bit *i* set where outputs of part *i* need what it computes."""
-    if not plan.parts:
-        return [0] * len(plan.groups)
+def launches_read(plan: ExecutionPlan) -> list[set[int]]:
+    """Launches that write what each launch reads, and after these those of each output."""
     writers: dict[int, list[tuple[range, int]]] = {}
     for number, launch in enumerate(plan.launches):
         for tensor in launch.outputs:
-            writers.setdefault(plan.tensors[tensor].buffer, []).append(
-                (_bytes_of(plan, tensor), number)
-            )
-    needed = [
-        _needed(plan, writers, [plan.outputs[number] for number in part.outputs])
-        for part in plan.parts
-    ]
+            row = (_bytes_of(plan, tensor), number)
+            writers.setdefault(plan.tensors[tensor].buffer, []).append(row)
+    reads = [*(launch.inputs for launch in plan.launches), *((each,) for each in plan.outputs)]
     return [
-        sum(
-            1 << place
-            for place, launches in enumerate(needed)
-            if not launches.isdisjoint(group.launches)
-        )
-        for group in plan.groups
+        {
+            number
+            for tensor in tensors
+            for written, number in writers.get(plan.tensors[tensor].buffer, ())
+            if _overlap(written, _bytes_of(plan, tensor))
+        }
+        for tensors in reads
     ]
+
+
+def launch_masks(plan: ExecutionPlan) -> list[int]:
+    """Number for each launch with bit *i* set where outputs of part *i* need what it computes."""
+    masks = [0] * len(plan.launches)
+    if not plan.parts:
+        return masks
+    reads = launches_read(plan)
+    for place, part in enumerate(plan.parts):
+        for number in part.outputs:
+            for launch in reads[len(plan.launches) + number]:
+                masks[launch] |= 1 << place
+    # A launch reads of those before it only.
+    for launch in reversed(range(len(plan.launches))):
+        for writer in reads[launch]:
+            masks[writer] |= masks[launch]
+    return masks
+
+
+def group_masks(plan: ExecutionPlan) -> list[int]:
+    """Number for each group with bit *i* set where part *i* needs some launch of it."""
+    masks, groups = launch_masks(plan), []
+    for group in plan.groups:
+        mask = 0
+        for launch in group.launches:
+            mask |= masks[launch]
+        groups.append(mask)
+    return groups
 
 
 def groups_of_parts(plan: ExecutionPlan, parts: int) -> tuple[Group, ...]:
@@ -44,32 +64,17 @@ def groups_of_parts(plan: ExecutionPlan, parts: int) -> tuple[Group, ...]:
 
 def input_masks(plan: ExecutionPlan) -> list[int]:
     """Number for each input with bit *i* set where part *i* reads it; 0 for parameters."""
-    return [_mask_of(plan.parts, entry.name) for entry in plan.inputs]
-
-
-def _mask_of(parts: Sequence[Part], name: str) -> int:
-    return sum(1 << place for place, part in enumerate(parts) if name in part.inputs)
-
-
-def _needed(
-    plan: ExecutionPlan,
-    writers: dict[int, list[tuple[range, int]]],
-    outputs: Sequence[int],
-) -> set[int]:
-    """Launches that tensors depend on."""
-    left, launches = list(outputs), set[int]()
-    while left:
-        tensor = left.pop()
-        read = _bytes_of(plan, tensor)
-        for written, launch in writers.get(plan.tensors[tensor].buffer, ()):
-            overlaps = written.start < read.stop and read.start < written.stop
-            if overlaps and launch not in launches:
-                launches.add(launch)
-                left += plan.launches[launch].inputs
-    return launches
+    return [
+        sum(1 << place for place, part in enumerate(plan.parts) if entry.name in part.inputs)
+        for entry in plan.inputs
+    ]
 
 
 def _bytes_of(plan: ExecutionPlan, tensor: int) -> range:
     """Bytes of its buffer that a tensor covers."""
     begin = plan.tensors[tensor].byte_offset
     return range(begin, begin + plan.tensors[tensor].size_bytes)
+
+
+def _overlap(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop

@@ -89,6 +89,8 @@ class Launch:
     """Tensors written, in argument order after the inputs."""
     split: bool = True
     """True lets idle lanes help with its parallel regions."""
+    split_alone: bool = True
+    """Likewise in runs of some parts of a joined network, in which lanes have less to do."""
     call: LibraryCall | None = None
     """Call of an operator library that computes it in place of the kernel."""
 

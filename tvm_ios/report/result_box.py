@@ -26,6 +26,7 @@ def result_box(story: ModelStory) -> tuple[str, ...]:
     return (
         f"kept {evidence.kept}: {evidence.reason}",
         latency_line(evidence),
+        *(() if evidence.parts is None else evidence.parts.lines()),
         *([f"bottleneck: {slowest}"] if slowest else []),
         *([f"ceiling: {story.ceiling}"] if story.ceiling else []),
         form_line(story.graph, story.schedule),

@@ -352,6 +352,8 @@ class PlanModule:
         if parts is None:
             return self._executor
         wanted = parts_named(self.parts, parts)
+        if wanted == self.parts:  # side by side, as they were scheduled
+            return self._executor
         return self._executor_of(sum(1 << self.parts.index(each) for each in wanted))
 
     def _executor_of(self, parts: int) -> PlanExecutor:

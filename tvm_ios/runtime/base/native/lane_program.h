@@ -220,6 +220,7 @@ static int poison_program(Program* program, const Plan* plan) {
 Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
                               TraceRow* trace) {
   const PlanImage* image = &plan->image;
+  Launch* from = plan->launches + (parts ? 2 * image->header->num_launches : 0);
   int32_t groups = image->header->num_groups, count = 0;
   Launch** launches = malloc(sizeof *launches * ((size_t)image->rows[groups] + 1));
   int32_t* homes = malloc(2 * sizeof *homes * ((size_t)groups + 1));
@@ -232,7 +233,7 @@ Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes
       homes[i] = image->groups[i].home % num_homes;
       if (!parts || parts & image->groups[i].parts)
         for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at)
-          launches[count++] = &plan->launches[at];
+          launches[count++] = &from[at];
       rows[i + 1] = count;
     }
     program = tvm_ios_program_create(groups, launches, rows, image->successor_rows,

@@ -66,7 +66,7 @@ typedef struct {
   int32_t arguments;     /* number of the first one: inputs, then outputs */
   int32_t num_inputs;
   int32_t num_outputs;
-  int32_t serial; /* its parallel regions stay on one lane */
+  int32_t serial; /* its parallel regions stay on one lane; bits: in all runs, in those of parts */
   int32_t call;      /* number of the library's call that computes it; -1: a kernel does */
   int32_t call_data; /* text: the call in JSON; -1: there is none */
   int32_t operator_index;
@@ -121,7 +121,7 @@ typedef struct { /* a kernel of a launch, or a call in place of it */
  * places also between runs. */
 typedef struct {
   PlanImage image;
-  Launch* launches; /* as planned, and then all of them once more, on one lane each */
+  Launch* launches; /* as planned, once more on one lane each, once more as in runs of parts */
   DLTensor* tensors;
   char** places;    /* where each buffer begins */
   int32_t* firsts;  /* of each buffer, one of its tensors; -1: it has none */

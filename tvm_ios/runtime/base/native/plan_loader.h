@@ -214,10 +214,13 @@ static void describe_launch(Plan* plan, int32_t number, TVMValue* arguments, int
   Launch launch = {.arguments = arguments + from->arguments,
                    .type_codes = codes,
                    .num_arguments = from->num_inputs + from->num_outputs,
-                   .serial = from->serial};
+                   .serial = from->serial & 1};
+  int32_t count = plan->image.header->num_launches;
   plan->launches[number] = launch;
   launch.serial = 1;
-  plan->launches[plan->image.header->num_launches + number] = launch;
+  plan->launches[count + number] = launch;
+  launch.serial = from->serial >> 1 & 1;
+  plan->launches[2 * count + number] = launch;
 }
 
 /* An image in memory of our own: the caller's bytes may lie anywhere, and end anywhere. */
@@ -240,7 +243,7 @@ void tvm_ios_plan_free(Plan* plan) {
 Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int32_t device_id) {
   PlanImage image;
   if (!copy_image(&image, bytes, size)) return NULL;
-  size_t launches = 2 * (size_t)image.header->num_launches;
+  size_t launches = 3 * (size_t)image.header->num_launches;
   size_t tensors = (size_t)image.header->num_tensors;
   size_t arguments = (size_t)image.header->num_arguments;
   size_t buffers = (size_t)image.header->num_buffers;
@@ -305,7 +308,7 @@ size_t tvm_ios_plan_place_all(Plan* plan, void* arena, void* const* own) {
 /* Give a launch its kernel; `serial` keeps its parallel regions on one lane in any case. */
 void tvm_ios_plan_bind(Plan* plan, int32_t number, TVMKernel kernel, void* resource,
                        int32_t serial) {
-  for (int32_t i = number; i < 2 * plan->image.header->num_launches;
+  for (int32_t i = number; i < 3 * plan->image.header->num_launches;
        i += plan->image.header->num_launches) {
     plan->launches[i].kernel = kernel;
     plan->launches[i].resource = resource;
@@ -319,7 +322,8 @@ void tvm_ios_plan_bind_all(Plan* plan, const BoundKernel* kernels) {
     tvm_ios_plan_bind(plan, i, kernels[i].kernel, kernels[i].resource, kernels[i].serial);
 }
 
-/* The first launch as planned; as many again, on one lane each, follow the last. */
+/* The first launch as planned; as many again, on one lane each, follow the last, and as many as in
+ * runs of parts. */
 Launch* tvm_ios_plan_launches(Plan* plan) { return plan->launches; }
 
 DLTensor* tvm_ios_plan_tensors(Plan* plan) { return plan->tensors; }
