@@ -174,6 +174,21 @@ def test_a_value_that_no_option_has_is_named(text, words, message, tmp_path):
         parsed("--config", path, *words)
 
 
+def test_deadlines_stand_on_the_command_line_or_in_a_table(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text("[search.deadlines_ms]\na = 5\n")
+    assert parsed("--config", path).options.search.deadlines_ms == {"a": 5}
+    path.write_text("[search]\ndeadlines_ms = 5\n")
+    with pytest.raises(OptionError, match="deadlines_ms is 5; make it a table"):
+        parsed("--config", path)
+    path.write_text("[search.deadlines_ms]\na = 5\n")
+    given = parsed("--config", path, "--deadline", "a=2.5", "--deadline", "b=7")
+    assert given.options.search.deadlines_ms == {"a": 2.5, "b": 7.0}
+    with pytest.raises(SystemExit):
+        main(["tune", "net.onnx", "--deadline", "a"])
+    assert "'a' is no part and its milliseconds; give them as in" in capsys.readouterr().err
+
+
 def test_help_tells_the_defaults_of_the_options(capsys):
     with pytest.raises(SystemExit):
         main(["tune", "--help"])

@@ -392,7 +392,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             racers |= memory.fitting(untuned)
         raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
-        evidence = evidence_of(raced, racers, session, call, curve)
+        evidence = evidence_of(raced, racers, session, call, curve, search.deadlines_ms)
     steps = TuneSteps(
         call=call,
         options=options,

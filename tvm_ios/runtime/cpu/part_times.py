@@ -11,7 +11,7 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["part_times", "times_in_trace"]
+__all__ = ["ends_in_trace", "part_times", "times_in_trace"]
 
 ROUNDS = 15
 """Number of samples, the least of which counts: it is the one that others disturbed least."""
@@ -65,6 +65,24 @@ def times_in_trace(
         waits = waits_of([each for each in waiting if each[0] < each[1]], running, name)
         found[name] = (max((spans[number][1] for number in own), default=0), waits)
     return found
+
+
+def ends_in_trace(plan: ExecutionPlan, trace: Sequence[TraceEvent]) -> dict[str, int]:
+    """End of each part in a traced run, in nanoseconds from its start."""
+    events = {event.operator: event for event in trace}
+    ran = [events.get(launch.operator) for launch in plan.launches]
+    masks = launch_masks(plan)
+    return {
+        part.name: max(
+            (
+                event.end_ns
+                for mask, event in zip(masks, ran, strict=True)
+                if event and mask >> place & 1
+            ),
+            default=0,
+        )
+        for place, part in enumerate(plan.parts)
+    }
 
 
 def _parameters(executor: PlanModule) -> set[str]:
