@@ -174,6 +174,21 @@ def test_a_value_that_no_option_has_is_named(text, words, message, tmp_path):
         parsed("--config", path, *words)
 
 
+def test_deadlines_stand_on_the_command_line_or_in_a_table(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text("[search.deadlines_ms]\na = 5\n")
+    assert parsed("--config", path).options.search.deadlines_ms == {"a": 5}
+    path.write_text("[search]\ndeadlines_ms = 5\n")
+    with pytest.raises(OptionError, match="deadlines_ms is 5; make it a table"):
+        parsed("--config", path)
+    path.write_text("[search.deadlines_ms]\na = 5\n")
+    given = parsed("--config", path, "--deadline", "a=2.5", "--deadline", "b=7")
+    assert given.options.search.deadlines_ms == {"a": 2.5, "b": 7.0}
+    with pytest.raises(SystemExit):
+        main(["tune", "net.onnx", "--deadline", "a"])
+    assert "'a' is no part and its milliseconds; give them as in" in capsys.readouterr().err
+
+
 def test_help_tells_the_defaults_of_the_options(capsys):
     with pytest.raises(SystemExit):
         main(["tune", "--help"])
@@ -215,6 +230,40 @@ def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
     with tvm_ios.load(output) as executor:
         executor.run(x=np.zeros((2, 8, 6, 6), "float32"))
         assert executor.get_output(0).shape == (2, 24, 6, 6)
+
+
+@pytest.mark.slow(3)
+def test_several_files_become_one_with_named_parts(tmp_path, fresh_cache, monkeypatch, capsys):
+    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
+    path, output = write_two_ways(tmp_path), tmp_path / "out.so"
+    words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1, "-o", output]
+    words += ["--share", "x", "--batch-size", 1, "--effort", "quick"]
+    assert tune(path, f"again={path}", *words) == 0
+    assert main(["show", str(output)]) == 0
+    assert "part again: reads x; gives again" in capsys.readouterr().out
+    assert main(["run", str(output), "--parts", "again", "-o", str(tmp_path / "y.npz")]) == 0
+    assert np.load(tmp_path / "y.npz").files == ["again"]
+    with tvm_ios.load(output) as executor:
+        executor.run(x=np.ones((1, 8, 6, 6), "float32"))
+        one, again = (executor.get_output(number).numpy() for number in range(2))
+        np.testing.assert_array_equal(one, again)
+    capsys.readouterr()
+    assert tune(path, f"again={path}", *words) == 0
+    assert "kept from an equal call" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a=squeezenet"], "names of parts and --share are for several models"),
+        (["squeezenet", "--share", "data"], "names of parts and --share are for several models"),
+        (["a=squeezenet", "a=squeezenet"], "two parts are named 'a'"),
+        (["a.json", "b.json", "--params", "c.npz"], "--params is for a single Relay file"),
+    ],
+)
+def test_what_does_not_fit_several_models_is_one_line(words, told, capsys):
+    assert tune(*words) == 2
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -266,6 +266,7 @@ def test_what_no_graph_executor_runs_is_returned_as_it_is(case, prices, kind):
         {"search": None},
         {"search": SearchOptions(list_only=True)},
         {"search": SearchOptions(memory_limit_mb=8)},
+        {"search": SearchOptions(deadlines_ms={"detector": 5})},
         {"lanes": 0},
     ],
 )

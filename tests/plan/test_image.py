@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.libraries.cudnn.calls import CALL
+from tvm_ios.core.parts import Part
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.image import PLAN_VERSION, PREFIX, ProgramFacts, image_bytes
 from tvm_ios.plan.image_reader import read_image
@@ -24,6 +25,20 @@ from tvm_ios.runtime.libraries.known import read_call
 
 def plan_of(random_graph, seed):
     return lower_plan(*random_graph(random.Random(seed)), lanes=2)
+
+
+def in_parts(plan):
+    """The plan with a part for each output, the first of which reads all inputs."""
+    parts = (
+        Part(
+            name=f"part{number}",
+            inputs=tuple(entry.name for entry in plan.inputs if not number),
+            outputs=(number,),
+        )
+        for number in range(len(plan.outputs))
+    )
+    launches = (replace(each, split_alone=n % 3 > 0) for n, each in enumerate(plan.launches))
+    return replace(plan, parts=tuple(parts), launches=tuple(launches))
 
 
 def sealed(body):
@@ -40,6 +55,12 @@ def test_an_image_reads_back_as_the_same_plan(random_graph, seed):
     for image in (image_bytes(plan), image_bytes(plan, facts), image_bytes(plan, called)):
         assert read_image(image) == plan
         assert sealed(image[PREFIX.size :]) == image
+
+
+@given(seed=st.integers(0, 10**9))
+def test_parts_come_back_with_their_inputs_and_outputs(random_graph, seed):
+    plan = in_parts(plan_of(random_graph, seed))
+    assert read_image(image_bytes(plan)) == plan
 
 
 def test_another_version_is_refused(random_graph):

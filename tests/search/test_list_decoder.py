@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.search.list_bounds import lower_bound_ns
 from tvm_ios.search.list_decoder import (
+    LATE,
+    NEVER_DUE,
     ListProblem,
     ListTask,
     NativeListDecoder,
@@ -101,8 +103,10 @@ def shortest_ns(problem):
     return best_ns
 
 
-@given(problem=problems(), seed=st.integers(0, 2**32))
-def test_both_decoders_agree(problem, seed):
+@given(problem=problems(), due=st.lists(st.integers(0, 200)), seed=st.integers(0, 2**32))
+def test_both_decoders_agree(problem, due, seed):
+    tasks = [replace(task, due_ns=until) for task, until in zip(problem.tasks, due, strict=False)]
+    problem = replace(problem, tasks=(*tasks, *problem.tasks[len(tasks) :]))
     keys = np.random.default_rng(seed).integers(-4, 4, (5, 2, len(problem.tasks))).astype(float)
     python, native = (decoder(problem) for decoder in DECODERS)
     assert python.lengths_ns(keys).tolist() == native.lengths_ns(keys).tolist()
@@ -181,6 +185,32 @@ def test_a_fork_of_two_by_hand(make):
     assert timeline.ends_ns == (10, 40, 37)
     assert lower_bound_ns(fork) == 40
     assert fork.upward_ranks().tolist() == [47, 30, 20]
+
+
+@pytest.mark.parametrize("make", DECODERS)
+def test_a_list_counts_as_longer_where_its_latest_task_is_late(make):
+    tasks = tuple(
+        ListTask(alone_ns=10, helped_ns=10, sources=(), due_ns=until) for until in (100, 5, 8)
+    )
+    decoder = make(ListProblem(tasks=tasks, lanes=1, signal_ns=0))
+    rows = np.array([[[2, 1, 0], [0, 0, 0]], [[0, 1, 2], [0, 0, 0]]], float)
+    assert decoder.lengths_ns(rows).tolist() == [30 + LATE * (30 - 8), 30 + LATE * (20 - 5)]
+    alone = make(ListProblem(tasks=tasks[:1], lanes=1, signal_ns=0))
+    assert alone.lengths_ns(rows[:1, :, :1]).tolist() == [10]
+
+
+def test_what_is_behind_a_task_is_due_with_it():
+    chain = ListProblem(
+        tasks=(
+            ListTask(alone_ns=1, helped_ns=1, sources=()),
+            ListTask(alone_ns=1, helped_ns=1, sources=(Source(0, 0),), due_ns=7),
+            ListTask(alone_ns=1, helped_ns=1, sources=(Source(0, 0),)),
+        ),
+        lanes=1,
+        signal_ns=0,
+    )
+    assert chain.is_due
+    assert chain.latest_ns().tolist() == [7, 7, NEVER_DUE]
 
 
 @pytest.mark.parametrize("make", DECODERS)

@@ -188,3 +188,30 @@ def test_another_graph_and_bad_options_are_refused():
         )
     with pytest.raises(OptionError, match="draws is -1; give a whole number of 0 or more"):
         ListOptions(draws=-1)
+
+
+@given(case=cases(), lanes=st.integers(1, 3))
+def test_what_is_due_comes_in_time_where_any_list_has_it_so(case, lanes):
+    """A deadline that the tasks it needs meet alone, in order, on one lane, is always met."""
+    graph, times = case
+    last = len(graph) - 1
+    needed = {last}
+    for index in range(last, -1, -1):
+        if index in needed:
+            needed |= set(graph.operators[index].predecessors)
+    until_ns = sum(times.alone_ns[index] for index in needed)
+    urgent = replace(times, helped_ns=times.alone_ns, due_ns={last: until_ns})
+    start = sequential_schedule(graph)
+    listed = list_schedule(graph, urgent, lanes=lanes, start=start, options=FEW)
+    verify_schedule(listed, graph)
+    _, problem = list_problem(graph, urgent, lanes=lanes, hand_over=CORES, start=start)
+    if not problem.is_due:
+        assert not until_ns
+        return
+    if lanes == 1:
+        done_ns = 0
+        for stage in listed.stages:
+            for index in stage.operators:
+                done_ns += times.alone_ns[index]
+                if index in needed and times.alone_ns[index]:
+                    assert done_ns <= until_ns

@@ -34,6 +34,7 @@ def test_defaults_are_the_papers():
         ({"strategies": frozenset()}, "strategies is frozenset()"),
         ({"strategies": {"merge"}}, "strategies is {'merge'}"),
         ({"memory_limit_mb": 0}, "memory_limit_mb is 0; give megabytes above 0, or leave it out"),
+        ({"deadlines_ms": {"a": -1}}, "deadlines_ms has -1 for 'a'; give milliseconds above 0"),
         ({"list_only": 1}, "list_only is 1; give True or False"),
         ({"predict_stages": "no"}, "predict_stages is 'no'; give True or False"),
         ({"native": "no"}, "native is 'no'; give True or False"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +11,7 @@ from tvm_ios.cost.database import default_database_path
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.kept.asked import Asked
-from tvm_ios.driver.kept.file_model import file_model_digest
+from tvm_ios.driver.kept.file_model import models_digest
 from tvm_ios.driver.kept.store import Kept, KeptResults
 from tvm_ios.host.software import file_digest
 
@@ -23,6 +24,8 @@ class KeptCommand:
 
     arguments: argparse.Namespace
     config: TuneConfig
+    models: Mapping[str, str]
+    """Models by name."""
     shapes: InputShapes
     asked: Asked | None
     """The call that the line asks for; None where its model cannot be read."""
@@ -30,12 +33,19 @@ class KeptCommand:
     """Key of the result; empty where it is not kept."""
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace, config: TuneConfig, shapes: InputShapes) -> Self:
-        """Return the command line with its key, for which the model's files are read."""
-        asked = _asked(arguments, config, shapes)
+    def of(
+        cls,
+        arguments: argparse.Namespace,
+        config: TuneConfig,
+        models: Mapping[str, str],
+        shapes: InputShapes,
+    ) -> Self:
+        """Return the command line with its key, for which files of models are read."""
+        asked = _asked(arguments, config, models, shapes)
         return cls(
             arguments=arguments,
             config=config,
+            models=models,
             shapes=shapes,
             asked=asked,
             key="" if asked is None else asked.key(),
@@ -47,13 +57,18 @@ class KeptCommand:
 
     def keep(self, kept_as: str) -> None:
         """Have the line lead to the result of a key, unless files have changed since."""
-        again = _asked(self.arguments, self.config, self.shapes)
+        again = _asked(self.arguments, self.config, self.models, self.shapes)
         if kept_as and self.key and again is not None and again.key() == self.key:
             KeptResults().also(kept_as, self.key)
 
 
-def _asked(arguments: argparse.Namespace, config: TuneConfig, shapes: InputShapes) -> Asked | None:
-    model = file_model_digest(arguments.model, arguments.params, shapes)
+def _asked(
+    arguments: argparse.Namespace,
+    config: TuneConfig,
+    models: Mapping[str, str],
+    shapes: InputShapes,
+) -> Asked | None:
+    model = models_digest(models, arguments.params, shapes, arguments.share)
     given = arguments.inputs
     if model is None or (given is not None and not given.is_file()):
         return None  # who tunes it says why

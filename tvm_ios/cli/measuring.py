@@ -35,14 +35,21 @@ def add_measuring_options(parser: argparse.ArgumentParser, networks: Sequence[st
     parser.add_argument("--lanes", type=int, help="threads (default: the cores there are)")
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Declare a model to read, its parameters and its shapes."""
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a network of tvm_ios.models, or a file: Relay in JSON (.json) or as text (.relay, "
-        ".txt), or ONNX (.onnx)",
+def add_model_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Declare a model to read, its parameters and its shapes; ``several`` allows many models."""
+    told = (
+        "a network of tvm_ios.models, or a file: Relay in JSON (.json) or as text (.relay, .txt), "
+        "or ONNX (.onnx)"
     )
+    if several:
+        parser.add_argument(
+            "models",
+            nargs="+",
+            metavar="MODEL",
+            help=f"{told}; several become one network of named parts: NAME=MODEL names one",
+        )
+    else:
+        parser.add_argument("model", metavar="MODEL", help=told)
     parser.add_argument(
         "--params",
         type=Path,

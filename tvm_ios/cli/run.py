@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_ios.cli.measuring import add_loading_options, prepare_process
+from tvm_ios.core.parts import Part, output_names, parts_named
 from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.run_times import RunTimes
+from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.report.chrome_trace import write_chrome_trace
 from tvm_ios.report.operator_table import (
     OperatorTime,
@@ -60,7 +65,17 @@ def add_parser(subparsers: Subparsers) -> None:
         "-i", "--inputs", type=Path, metavar="NPZ", help="arrays by input, from numpy.savez"
     )
     parser.add_argument(
-        "-o", "--outputs", type=Path, metavar="NPZ", help="where output_0 and so on go"
+        "-o",
+        "--outputs",
+        type=Path,
+        metavar="NPZ",
+        help="where outputs go: output_0 and so on, or by name where the file has several models",
+    )
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        metavar="NAME",
+        help="parts to run, of a file of several models (default: all)",
     )
     parser.add_argument(
         "--fill-mode",
@@ -104,10 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
         any_processor_model=arguments.any_processor_model,
     ) as executor:
         fill = FillMode(arguments.fill_mode)
-        executor.run(**run_inputs(executor.plan, executor.input_names, given, fill))
+        inputs, numbers, only = executor.input_names, _outputs(executor, executor.parts), {}
+        if arguments.parts:
+            parts = parts_named(executor.parts, arguments.parts)
+            inputs = tuple(name for part in parts for name in part.inputs)
+            numbers, only = _outputs(executor, parts), {"parts": arguments.parts}
+        executor.run(**run_inputs(executor.plan, inputs, given, fill), **only)
         outputs = {
-            f"output_{index}": np.array(executor.get_output(index).numpy())
-            for index in range(executor.get_num_outputs())
+            name: np.array(executor.get_output(number).numpy()) for name, number in numbers.items()
         }
         if arguments.outputs is not None:
             write_arrays(arguments.outputs, outputs)
@@ -119,26 +138,33 @@ def run(arguments: argparse.Namespace) -> int:
             },
         }
         if arguments.print_time or not (arguments.profile or arguments.trace):
-            times = _timed(executor, timing)
+            times = _timed(partial(executor.time_ns, **only), timing)
             told["times"] = {"run_ms": times.run_ms, **times.summary()}
             if not arguments.json:
                 print(times.as_text())
         if arguments.profile:
-            rows = _profile(executor, arguments.file)
+            rows = _profile(partial(executor.trace, **only), executor.plan, arguments.file)
             told["profile"] = [asdict(each) for each in rows]
             if not arguments.json:
                 print(operator_table(rows).as_text())
         if arguments.trace is not None:
-            _trace(executor, arguments.trace, arguments.file.stem)
+            _trace(executor.trace(**only), arguments.trace, arguments.file.stem)
     if arguments.json:
         print(json.dumps(told, indent=1))
     return 0
 
 
-def _timed(executor: PlanModule, timing: _Timing) -> RunTimes:
+def _outputs(executor: PlanModule, parts: Sequence[Part]) -> dict[str, int]:
+    """Number of each output by name."""
+    if not parts:
+        return {f"output_{number}": number for number in range(executor.get_num_outputs())}
+    return output_names(parts)
+
+
+def _timed(time_ns: Callable[[int], int], timing: _Timing) -> RunTimes:
     if timing.warmup:
-        executor.time_ns(timing.warmup)
-    taken = [executor.time_ns(timing.number) for _ in range(timing.repeat)]
+        time_ns(timing.warmup)
+    taken = [time_ns(timing.number) for _ in range(timing.repeat)]
     return RunTimes(
         run_ms=tuple(ns / timing.number / 1e6 for ns in taken),
         number=timing.number,
@@ -146,18 +172,20 @@ def _timed(executor: PlanModule, timing: _Timing) -> RunTimes:
     )
 
 
-def _profile(executor: PlanModule, file: Path) -> tuple[OperatorTime, ...]:
+def _profile(
+    trace: Callable[[], list[TraceEvent]], plan: ExecutionPlan, file: Path
+) -> tuple[OperatorTime, ...]:
     story = read_story(file)
     flops = {}
     if story is not None:
         flops = flops_of_launches(story.graph, story.schedule)
-    executor.trace()  # the first one finds cold caches
-    return operator_times(executor.plan, [executor.trace() for _ in range(PROFILED_RUNS)], flops)
+    trace()  # the first one finds cold caches
+    return operator_times(plan, [trace() for _ in range(PROFILED_RUNS)], flops)
 
 
-def _trace(executor: PlanModule, path: Path, name: str) -> None:
+def _trace(events: list[TraceEvent], path: Path, name: str) -> None:
     try:
-        write_chrome_trace(executor.trace(), path, name=name)
+        write_chrome_trace(events, path, name=name)
     except OSError as error:
         raise OptionError(
             f"cannot write the trace {path}: {error.strerror}; name a file in a folder that is "

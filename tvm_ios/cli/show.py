@@ -88,6 +88,7 @@ def _as_text(path: Path) -> str:
         f"machine: {machine}",
         f"versions: {versions}",
         *([] if story.report or not story.rest else [story.rest]),
+        *(part.as_text() for part in story.parts),
         story.report or "the schedule was given: nothing was tuned",
         story.schedule.as_text(),
     ]

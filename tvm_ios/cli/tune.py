@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import time
@@ -20,6 +21,7 @@ from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import add_model_options, prepare_process
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.core.low_precision import PRECISIONS
+from tvm_ios.core.parts import named_models, require_part_names
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
@@ -43,6 +45,7 @@ __all__ = ["add_parser", "run"]
 
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "search": (
+        "deadlines_ms",
         "list_only",
         "max_group_size",
         "max_num_groups",
@@ -70,15 +73,28 @@ TUNING_FLAGS = {
 """Flags that set options of kernel tuning, by option."""
 
 
+_NAMED = re.compile(r"([^\W\d]\w*)=(.+)", re.ASCII)
+"""A model after the name of its part."""
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Declare the verb's options."""
     parser = subparsers.add_parser(
         "tune",
-        usage="%(prog)s [-h] [options] MODEL",  # else 20 lines stand before each error
+        usage="%(prog)s [-h] [options] MODEL [MODEL ...]",  # else 20 lines stand before each error
         description="Tune a model's kernels, find the schedule that runs them best on this "
         "machine, and write the compiled model into one file. Flags are named as in tvmc.",
     )
-    add_model_options(parser)
+    add_model_options(parser, several=True)
+    parser.add_argument(
+        "--share",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="INPUT",
+        help="inputs that are one for all of several models which have them; others are named "
+        "part__input",
+    )
     parser.add_argument(
         "--target", help="such as cuda, or an LLVM target (default: the best for this processor)"
     )
@@ -161,17 +177,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
     config = _config(arguments)
     budget = _budget(arguments, config)
-    output = arguments.output or Path(f"{Path(arguments.model).stem}.so")
+    models = _models(arguments)
+    title = "_".join(models) if len(models) > 1 else Path(*models.values()).stem
+    output = arguments.output or Path(f"{title}.so")
     _require_writable(output, "--output")
     if arguments.report is not None:
         _require_writable(arguments.report, "--report")
         require_templates()
     read_given(arguments.decisions)
     shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
-    line = KeptCommand.of(arguments, config, shapes)
+    line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
-        compiled = _tuned(arguments, config, shapes, output, budget)
+        compiled = _tuned(arguments, config, models, shapes, output, budget)
         linked = KeptResults().file_of(compiled.kept_as)
         if linked is None:
             compiled.export_library(output)
@@ -190,7 +208,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(report.summary())
     print(f"wrote {output}")
     if arguments.report is not None:
-        title, command = Path(arguments.model).stem, shlex.join(["tvm-ios", *sys.argv[1:]])
+        command = shlex.join(["tvm-ios", *sys.argv[1:]])
         report.page(title=title, command=command).write(arguments.report)
         print(f"wrote {arguments.report}")
     file = shlex.quote(str(output))
@@ -208,20 +226,22 @@ def _budget(arguments: argparse.Namespace, config: TuneConfig) -> TimeBudget:
 def _tuned(
     arguments: argparse.Namespace,
     config: TuneConfig,
+    models: Mapping[str, str],
     shapes: InputShapes,
     output: Path,
     budget: TimeBudget,
 ) -> CompiledModel:
-    """Model that the command line names, tuned; models so far lie in the output meanwhile."""
+    """What the command line names, tuned; models so far lie in the output meanwhile."""
     onnx_file, told, inputs = None, False, None
     if arguments.inputs is not None:
         # Loads NumPy, which other verbs and equal calls do without.
         from tvm_ios.driver.run_inputs import read_arrays  # noqa: PLC0415
 
         inputs = read_arrays(arguments.inputs)
-    if is_onnx_path(arguments.model):  # what is wrong with it is told before TVM is loaded
+    first, *others = models.values()
+    if not others and is_onnx_path(first):  # what is wrong with it is told before TVM is loaded
         onnx_file = OnnxFile.open(
-            arguments.model, shapes, params=arguments.params, rest=config.options.build.rest
+            first, shapes, params=arguments.params, rest=config.options.build.rest
         )
         told = tell_onnx_ceiling(onnx_file, arguments, config.options)
     # As above.
@@ -231,12 +251,20 @@ def _tuned(
     prepare_process(None if config.options.device.is_remote else arguments.lanes)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
+    from tvm_ios.driver.several import joined  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
 
-    if onnx_file is None:
-        source = ModelSource.of(arguments.model, arguments.params, shapes)
+    mod: Any
+    params: Mapping[str, Any] | None
+    if others:
+        mod, params = joined(models, share=arguments.share, shapes=shapes), {}
     else:
-        source = ModelSource.of_onnx(onnx_file)
+        source = (
+            ModelSource.of(first, arguments.params, shapes)
+            if onnx_file is None
+            else ModelSource.of_onnx(onnx_file)
+        )
+        mod, params = source.mod, source.params
 
     if arguments.report is not None:
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
@@ -248,8 +276,8 @@ def _tuned(
         (early := EarlyFile(output, shown, budget)).left_behind(),
     ):
         return tune(
-            source.mod,
-            source.params,
+            mod,
+            params,
             arguments.target,
             lanes=arguments.lanes,
             database=arguments.database,
@@ -281,6 +309,15 @@ def _add_search_options(group: Any) -> None:
         metavar="S",
         help="most groups in a stage, the paper's s; 0 means no limit "
         f"(default: {DEFAULTS.search.max_num_groups})",
+    )
+    group.add_argument(
+        "--deadline",
+        dest="deadlines_ms",
+        type=_deadline,
+        action="append",
+        metavar="PART=MS",
+        help="milliseconds from the start of a run until which a part of several models is to be "
+        "done; may be given several times",
     )
     group.add_argument(
         "--memory-limit-mb",
@@ -372,6 +409,17 @@ def _library_names(text: str) -> tuple[str, ...]:
     return () if text == "none" else tuple(text.split(","))
 
 
+def _deadline(text: str) -> tuple[str, float]:
+    """Part and milliseconds in a value of ``--deadline``."""
+    part, _, deadline_ms = text.partition("=")
+    try:
+        return part, float(deadline_ms)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no part and its milliseconds; give them as in detector=5"
+        ) from error
+
+
 def _add_switch(group: Any, flag: str, question: str, *, default: bool) -> None:
     """Declare a flag and its ``--no-`` twin; None if neither is given, so that a file may say."""
     told = f"{question} (default: {'yes' if default else 'no'})"
@@ -430,6 +478,27 @@ def _add_tuning_options(group: Any) -> None:
     group.add_argument("--rpc-key", "--key", metavar="KEY", help="the key of the device")
 
 
+def _models(arguments: argparse.Namespace) -> dict[str, str]:
+    """Models by the name of their part: that before ``=``, or else that of the file."""
+    told = [_NAMED.fullmatch(each) for each in arguments.models]
+    plain = [each for each, name in zip(arguments.models, told, strict=True) if name is None]
+    of_file = iter(named_models(plain).items())
+    pairs = [next(of_file) if each is None else (each[1], each[2]) for each in told]
+    if len(pairs) > 1:
+        require_part_names([name for name, _ in pairs])
+        if arguments.params is not None:
+            raise OptionError(
+                "--params is for a single Relay file; leave it out, and give several models as "
+                "ONNX files, or join Relay modules with tvm_ios.tune in Python"
+            )
+    elif told[0] or arguments.share:
+        raise OptionError(
+            "names of parts and --share are for several models, and there is one; leave them out, "
+            "or name more models"
+        )
+    return dict(pairs)
+
+
 def _config(arguments: argparse.Namespace) -> TuneConfig:
     """Configuration of the file, with the given flags over it."""
     config = (
@@ -455,6 +524,8 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
     if "timeout_s" in kernels:
         kernels["build_timeout_s"] = kernels["timeout_s"]
     given = {noun: _given(arguments, names) for noun, names in FLAGS.items()}
+    if "deadlines_ms" in given["search"]:
+        given["search"]["deadlines_ms"] = dict(given["search"]["deadlines_ms"])
     given["kernels"] = kernels | {"backend": backend or BACKEND_NAMES[0]}
     return replace(
         config,

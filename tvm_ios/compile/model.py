@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import tvm
 from tvm_ios.compile.built_model import ModelKernels
 from tvm_ios.compile.file_kernels import FileKernels
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.parts import Part
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import DatabaseError, OptionError
@@ -66,6 +67,19 @@ class CompiledModel:
     def was_loaded(self) -> bool:
         """True if ``tune`` has loaded it, as an equal call had left it."""
         return isinstance(self.kernels, FileKernels)
+
+    def of_network(self, rest: Rest | None, parts: tuple[Part, ...]) -> CompiledModel:
+        """The model with the rest of a network that onnxruntime runs, or the network's parts."""
+        return replace(self, rest=rest, plan=replace(self.plan, parts=parts))
+
+    def with_alone(self, sequential: ExecutionPlan) -> CompiledModel:
+        """The model whose parts run alone with the help of idle lanes that a plan in order has."""
+        splits = {launch.operator: launch.split for launch in sequential.launches}
+        launches = tuple(
+            replace(launch, split_alone=splits.get(launch.operator, True))
+            for launch in self.plan.launches
+        )
+        return replace(self, plan=replace(self.plan, launches=launches))
 
     @property
     def module(self) -> tvm.IRModule:
@@ -148,6 +162,7 @@ class CompiledModel:
             versions=dict(version_facts()),
             evidence=None if told is None else told.evidence,
             rest="" if self.rest is None else f"{self.rest.text}; times are of the other nodes",
+            parts=self.plan.parts,
             ceiling="" if told is None else told.story.ceiling,
             precision=None if told is None else told.story.precision,
         )

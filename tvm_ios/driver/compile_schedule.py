@@ -21,6 +21,7 @@ from tvm_ios.host import host_target
 from tvm_ios.profile.build_choice import build_for_schedule
 from tvm_ios.relay import is_partitioned, read_schedule
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.exact_bits import exact_bits
@@ -99,7 +100,7 @@ def _compile_schedule(
     if choice.names is None:
         named = {row.library for row in (known and known.libraries) or () if row.operators}
         libraries = tuple(each for each in libraries if each.name.key in named)
-    rest = taken_rest(mod, options)
+    rest, parts = taken_rest(mod, options), parts_of(mod)
     conversion = options.conversion
     if is_partitioned(mod):
         if conversion.changes:
@@ -113,7 +114,7 @@ def _compile_schedule(
                 "pass either the original module or no schedule"
             )
         model = lower_partitioned(mod, params, target, lanes=chosen_lanes, libraries=libraries)
-        return replace(model, records=records_around(model.kernels.staged), rest=rest)
+        return replace(model.of_network(rest, ()), records=records_around(model.kernels.staged))
     if conversion.changes:
         target = host_target() if target is None else target
         mod, params = converted_model(mod, params, target, conversion)
@@ -129,7 +130,8 @@ def _compile_schedule(
             f"{conversion.as_text()}"
         ) from error
     model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
-    return replace(model, records=records_around(model.kernels.staged), rest=rest)
+    model = model.of_network(rest, parts)
+    return replace(model, records=records_around(model.kernels.staged))
 
 
 def _refuse_merges(schedule: InterOpSchedule | None) -> None:

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args, get_type_hints
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.options import TuneOptions, with_changes
@@ -140,6 +140,11 @@ def known_value(key: str, value: Any, hint: Any) -> Any:
     """Value of a file for a field of a type."""
     if key in KEYS_OF_NAMES:
         return tuple(value) if isinstance(value, list) else value
+    if get_origin(hint) is Mapping:
+        if not isinstance(value, dict):
+            raise OptionError(f"{key} is {value!r}; make it a table")
+        of_value = get_args(hint)[1]
+        return {name: known_value(f"{key}.{name}", each, of_value) for name, each in value.items()}
     if isinstance(value, bool) and bool in (hint, *get_args(hint)):
         return value
     # Python takes true for an int, and 1 for no float.

@@ -17,7 +17,7 @@ from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.onnx.rest import REFUSE
 from tvm_ios.relay.inputs import weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
-from tvm_ios.relay.rest import with_rest
+from tvm_ios.relay.module_attributes import with_rest
 from tvm_ios.support.near_name import did_you_mean
 
 __all__ = ["ModelSource", "from_onnx"]

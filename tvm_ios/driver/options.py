@@ -136,6 +136,7 @@ def options_of_call(
     precision: str | None = None,
     max_relative_error: float | None = None,
     memory_limit_mb: float | None = None,
+    deadlines_ms: Mapping[str, float] | None = None,
 ) -> TuneOptions:
     """Options of a call with an effort or with options; other arguments go over both.
 
@@ -146,9 +147,9 @@ def options_of_call(
     changed = chosen.precision.changed(precision, max_relative_error)
     if changed != chosen.precision:
         chosen = replace(chosen, precision=changed)
-    if memory_limit_mb is None:
-        return chosen
-    return replace(chosen, search=replace(chosen.search, memory_limit_mb=memory_limit_mb))
+    over = {"memory_limit_mb": memory_limit_mb, "deadlines_ms": deadlines_ms}
+    given = {name: value for name, value in over.items() if value is not None}
+    return replace(chosen, search=with_changes(chosen.search, given))
 
 
 def _of_effort(

@@ -17,6 +17,7 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -30,6 +31,7 @@ from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
+from tvm_ios.driver.several import are_several, joined
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
 from tvm_ios.errors import OptionError
@@ -53,6 +55,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall, open_database
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model, multiplies_bytes
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
@@ -93,10 +96,11 @@ class TuneRace:
 
 
 def tune(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
+    mod: tvm.IRModule | Sequence[Any] | Mapping[str, Any],
+    params: Mapping[str, Any] | Sequence[Any] | None = None,
     target: Any = None,
     *,
+    share: str | Sequence[str] = (),
     effort: Effort | str | None = None,
     tuning: str | None = None,
     tuning_records: str | Path | Sequence[str | Path] | None = None,
@@ -107,6 +111,7 @@ def tune(
     precision: str | None = None,
     max_relative_error: float | None = None,
     memory_limit_mb: float | None = None,
+    deadlines_ms: Mapping[str, float] | None = None,
     inputs: Mapping[str, Any] | None = None,
     progress: ProgressListener | None = None,
     options: TuneOptions = DEFAULTS,
@@ -120,12 +125,18 @@ def tune(
     Parameters
     ----------
     mod
-        A Relay module with a ``main`` of static shapes.
+        A Relay module with a ``main`` of static shapes. Or several models, in a list or by name:
+        they become one network with a named part for each. Each is a Relay module, a pair of
+        one with its parameters, an ONNX model, the name of a network, or a path.
     params
-        Parameters by name.
+        Parameters by name; of several models a list of these, or those of each by name, None for
+        models that bring theirs.
     target
         A CPU target, such as ``"llvm -mcpu=skylake-avx512"``, or ``"cuda"`` for the first GPU of
         this machine; the best for the processor where omitted.
+    share
+        Inputs that are one for all of several models which have them; others are named
+        ``part__input``.
     effort
         ``"quick"`` gives a good answer in seconds, ``"balanced"`` is what ``options`` are by
         default, ``"thorough"`` also tunes kernels and takes up to an hour. For an effort with other
@@ -159,6 +170,9 @@ def tune(
     memory_limit_mb
         Most megabytes (1e6 bytes) of activations that a schedule may plan; less runs at once where
         it needs more. No limit where omitted, or as ``options`` say.
+    deadlines_ms
+        Milliseconds from the start of a run until which parts of several models are to be done, by
+        part. What keeps them goes before what is faster.
     inputs
         Arrays by name of the input, on which that error is checked; made-up ones where omitted.
     progress
@@ -201,10 +215,11 @@ def tune(
     >>> print(compiled.report().as_text())  # doctest: +SKIP
     """
     budget = budget_of_call(time_budget)  # first: its clock begins here
+    network, weights = _one_network(mod, params, share)
     return tuned(
         TuneCall(
-            mod=mod,
-            params=params,
+            mod=network,
+            params=weights,
             target=target,
             tuning=tuning,
             tuning_records=tuning_records,
@@ -221,9 +236,19 @@ def tune(
                 precision=precision,
                 max_relative_error=max_relative_error,
                 memory_limit_mb=memory_limit_mb,
+                deadlines_ms=deadlines_ms,
             ),
         )
     )
+
+
+def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any, Any]:
+    """Module and parameters of a call's model, or of the network that its models make."""
+    if are_several(mod):
+        return joined(mod, params, share=share), {}
+    if share:
+        raise OptionError(f"share is {share!r}, but there is one model; leave it out")
+    return mod, params
 
 
 def tuned(given: TuneCall) -> CompiledModel:
@@ -241,11 +266,18 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    require_options(given.options)
+    options = given.options
+    require_options(options)
     if given.inputs is not None:
         _require_use(given.inputs, given)
-    with exact_bits(given.options.build.exact):
+    if options.search.deadlines_ms:
+        parts_named(_parts_of(given), options.search.deadlines_ms)
+    with exact_bits(options.build.exact):
         return _tune_race(given)
+
+
+def _parts_of(given: TuneCall) -> tuple[Part, ...]:
+    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
 def _tune_race(given: TuneCall) -> TuneRace:
@@ -291,6 +323,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             told=given.progress is not None and not options.device.is_remote,
             needed=budget.is_limited,
             rest=rest,
+            parts=_parts_of(given),
         ),
     )
     ceiling = told_ceiling(
@@ -366,7 +399,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             racers |= memory.fitting(untuned)
         raced = run_last_race(racers, session, call)
         curve = () if tuned is None else tuned.curve
-        evidence = evidence_of(raced, racers, session, call, curve)
+        evidence = evidence_of(raced, racers, session, call, curve, search.deadlines_ms)
     steps = TuneSteps(
         call=call,
         options=options,

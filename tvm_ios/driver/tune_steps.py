@@ -11,6 +11,7 @@ from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.find_schedules import ScheduledBuild
@@ -21,11 +22,15 @@ from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.artifact.evidence import Evidence
+from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.cpu.part_times import part_times
 from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.tuned_kernels import TunedKernels
 
 __all__ = ["UNTUNED", "TuneSteps"]
 
+PARTS_S = 0.5
+"""Seconds that timing parts alone may take, for small networks about what it takes."""
 UNTUNED = {
     Contestant.GREEDY: Contestant.UNTUNED_GREEDY,
     Contestant.IOS: Contestant.UNTUNED_IOS,
@@ -73,8 +78,22 @@ class TuneSteps:
             used = who not in UNTUNED.values()
             records = self.tuned.records if used else self.tuned.records.not_used()
         _LOG.info("kept %s: %s", who.value, evidence.reason)
-        model = replace(racer.compiled(), records=records, rest=self.call.answers.rest)
+        model = replace(self.call.answers.whole(racer.compiled()), records=records)
+        if model.plan.parts:
+            model = model.with_alone(self.racers[Contestant.SEQUENTIAL].compiled().plan)
+            evidence = replace(evidence, parts=self._part_times(model))
         return replace(model, tune_report=self._report(model, evidence, records))
+
+    def _part_times(self, model: CompiledModel) -> PartTimes | None:
+        """Times of the parts of a joined network, taken now; None where there is no time left."""
+        elsewhere = self.options.device.is_remote or is_gpu_target(model.kernels.target)
+        if elsewhere:
+            return None
+        if not self.call.budget.allows(PARTS_S):
+            self.call.budget.cut("parts were not timed alone")
+            return None
+        with self.call.stage("compare", self.call.to_profile), model.executor() as executor:
+            return part_times(executor)
 
     def _report(
         self, model: CompiledModel, evidence: Evidence, records: RecordsInForce | None

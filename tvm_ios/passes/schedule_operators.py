@@ -95,11 +95,12 @@ class ScheduleOperators:
             raise OptionError(f"search is {self.search!r}; give SearchOptions")
         if self.search.list_only and self.chosen_scheduler() is Scheduler.IOS:
             raise OptionError("search has list_only=True, which is for tune; give scheduler='list'")
-        if self.search.memory_limit_mb is not None:
-            raise OptionError(
-                f"search has memory_limit_mb={self.search.memory_limit_mb:g}, which is for tune: a "
-                "pass plans no memory; leave it out"
-            )
+        for name in ("memory_limit_mb", "deadlines_ms"):
+            if getattr(self.search, name):
+                raise OptionError(
+                    f"search has {name}, which is for tune: a pass plans no memory and measures no "
+                    "runs; leave it out"
+                )
         if not isinstance(self.exact, bool):
             raise OptionError(f"exact is {self.exact!r}; give True or False")
         self._limits()

@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import dlpack_fields
+from tvm_ios.plan.part_masks import group_masks, input_masks
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 
 __all__ = [
@@ -31,13 +32,16 @@ __all__ = [
 ]
 
 IMAGE_MAGIC = b"tvm-ios plan"
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 """Version of plans in files, of which plan_image.h has the same number."""
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
-HEADER = struct.Struct("<iqq16i")
+HEADER = struct.Struct("<iqq17i4x")
 """Layout of what follows: 8 numbers, counts of arrays, number of calls, and bytes of the texts."""
-ARRAYS = ("qqi4x", "qqiiiiBBH4x", "q", "q", "iii", "i", "iiiiiiiii", "i", "i", "iii", "i", "i")
+ARRAYS = (
+    *("qqi4x", "qqiiiiBBH4x", "q", "q", "iiii", "i", "iiiiiiiii", "i"),
+    *("i", "iiii", "i", "i", "ii"),
+)
 """Layout of an item of each array, in the order of PlanImage."""
 KINDS = (BufferKind.ARENA, BufferKind.INPUT, BufferKind.OUTPUT)
 """Kinds of buffers by their number in an image."""
@@ -95,7 +99,7 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     texts = _Texts()
     words = [texts.place(t) for t in (facts.refused, " ".join(facts.features), facts.call_function)]
     arrays = [list(rows) for rows in _arrays(plan, facts, texts)]
-    counts = [len(rows) for rows in (*arrays[:8], arrays[9], arrays[11])]
+    counts = [len(rows) for rows in (*arrays[:8], arrays[9], *arrays[11:])]
     numbers = (plan.lanes, plan.arena_bytes, facts.spin_ns, facts.tasks_per_lane)
     calls = sum(launch.call is not None for launch in plan.launches)
     body = b"".join(
@@ -118,14 +122,21 @@ def _arrays(
     yield _tensor_rows(plan, texts)
     yield _column(chain.from_iterable(tensor.shape for tensor in plan.tensors))
     yield _column(_call_words(facts.calls))
-    yield [(texts.place(i.name), i.tensor, i.name in facts.parameters) for i in plan.inputs]
+    yield [
+        (texts.place(entry.name), entry.tensor, entry.name in facts.parameters, parts)
+        for entry, parts in zip(plan.inputs, input_masks(plan), strict=True)
+    ]
     yield _column(plan.outputs)
     yield _launch_rows(plan, texts)
     yield _column(chain.from_iterable((*a.inputs, *a.outputs) for a in plan.launches))
     yield _column(_group_begins(plan))
-    yield [(group.stage, group.position, group.lane) for group in plan.groups]
+    yield [
+        (group.stage, group.position, group.lane, parts)
+        for group, parts in zip(plan.groups, group_masks(plan), strict=True)
+    ]
     yield _column(_begins(map(len, successors)))
     yield _column(chain.from_iterable(successors))
+    yield [(texts.place(part.name), len(part.outputs)) for part in plan.parts]
 
 
 def _tensor_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]]:
@@ -145,7 +156,8 @@ def _launch_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]
         call, data = NO_CALL, NO_CALL
         if launch.call is not None:
             call, data = calls, texts.place(json.dumps(launch.call.to_data()))
-        yield (*names, *tensors, not launch.split, call, data, launch.operator_index)
+        serial = (not launch.split) + 2 * (not launch.split_alone)
+        yield (*names, *tensors, serial, call, data, launch.operator_index)
         first += len(launch.inputs) + len(launch.outputs)
         calls += launch.call is not None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from tvm_ios.core.parts import Part
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.image import ARRAYS, HEADER, IMAGE_MAGIC, KINDS, NO_CALL, PLAN_VERSION, PREFIX
 from tvm_ios.plan.library_call import CallReader, no_calls
@@ -71,6 +72,7 @@ def _plan(
     read_call: CallReader,
 ) -> ExecutionPlan:
     buffers, tensors, extents, _, inputs, outputs, launches, arguments = arrays[:8]
+    names = [(text(name), parts) for name, _, _, parts in inputs]
     return ExecutionPlan(
         lanes=lanes,
         arena_bytes=arena_bytes,
@@ -94,20 +96,38 @@ def _plan(
                 kernel=text(kernel),
                 inputs=_part(arguments, first, first + reads),
                 outputs=_part(arguments, first + reads, first + reads + writes),
-                split=not serial,
+                split=not serial & 1,
+                split_alone=not serial & 2,
                 call=None if call == NO_CALL else read_call(parse_json(text(data), "call")),
             )
             for operator, kernel, first, reads, writes, serial, call, data, index in launches
         ),
-        groups=tuple(_groups(*arrays[8:])),
-        inputs=tuple(PlanInput(text(name), tensor) for name, tensor, _ in inputs),
+        groups=tuple(_groups(*arrays[8:12])),
+        inputs=tuple(PlanInput(text(name), tensor) for name, tensor, *_ in inputs),
         outputs=tuple(outputs),
+        parts=tuple(_parts(arrays[12], names, text)),
     )
+
+
+def _parts(
+    parts: Sequence[tuple[int, int]],
+    inputs: Sequence[tuple[str, int]],
+    text: Callable[[int], str],
+) -> Iterator[Part]:
+    """Parts, whose outputs follow each other; each input has the bits of those that read it."""
+    first = 0
+    for place, (name, outputs) in enumerate(parts):
+        yield Part(
+            name=text(name),
+            inputs=tuple(each for each, mask in inputs if mask >> place & 1),
+            outputs=tuple(range(first, first + outputs)),
+        )
+        first += outputs
 
 
 def _groups(
     begins: Sequence[int],
-    groups: Sequence[tuple[int, int, int]],
+    groups: Sequence[tuple[int, int, int, int]],
     edges: Sequence[int],
     successors: Sequence[int],
 ) -> Iterator[Group]:
@@ -115,7 +135,7 @@ def _groups(
     for number in range(len(groups)):
         for successor in _part(successors, *edges[number : number + 2]):
             dependencies[successor].append(number)
-    for number, (stage, position, lane) in enumerate(groups):
+    for number, (stage, position, lane, _) in enumerate(groups):
         yield Group(
             stage=stage,
             position=position,

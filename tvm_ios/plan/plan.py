@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.core.parts import Part
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.library_call import LibraryCall
 
@@ -88,6 +89,8 @@ class Launch:
     """Tensors written, in argument order after the inputs."""
     split: bool = True
     """True lets idle lanes help with its parallel regions."""
+    split_alone: bool = True
+    """Likewise in runs of some parts of a joined network, in which lanes have less to do."""
     call: LibraryCall | None = None
     """Call of an operator library that computes it in place of the kernel."""
 
@@ -151,6 +154,8 @@ class ExecutionPlan:
     outputs: tuple[int, ...]
     """Output tensors, in the order of the graph JSON's ``heads``."""
     arena_bytes: int
+    parts: tuple[Part, ...] = ()
+    """Models that the network was joined from; none for a single model."""
 
     @property
     def num_stages(self) -> int:

@@ -18,6 +18,7 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.plan.deadlines import due_operators
 from tvm_ios.profile.in_time.search_plan import set_aside_for_end, unsearched
 from tvm_ios.profile.in_time.time_plan import LISTS_S
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
@@ -142,6 +143,9 @@ def schedule_build(
                 lists={Contestant.IOS_LIST.value: Contestant.IOS.value},
                 compare=call.compare,
                 made_s=0.0 if first is None else first.made_s,
+                due_ns=due_operators(
+                    built.kernels.staged.graph, call.answers.parts, search.deadlines_ms
+                ),
             )
         except OutOfTimeError:
             found = _unpriced(built, call, kernels.counters)
@@ -176,6 +180,7 @@ def find_schedules(
     lists: Mapping[str, str] = MappingProxyType({}),
     compare: CompareOptions | None = None,
     made_s: float = 0.0,
+    due_ns: Mapping[int, int] = MappingProxyType({}),
 ) -> ScheduledBuild:
     """Search the schedules of a build.
 
@@ -196,6 +201,9 @@ def find_schedules(
         Options of the race that time is set aside for.
     made_s
         Seconds to compile each of its contestants, about.
+    due_ns
+        Nanoseconds from the start of a run until which operators should be done, where any: lists
+        have them first, and are made even where they cannot make a run shorter.
 
     Raises
     ------
@@ -237,7 +245,7 @@ def find_schedules(
         **{name: found.schedule for name, found in searches.items()},
     }
     for name, begun in lists.items():
-        if begun in hopeless:
+        if begun in hopeless and not due_ns:
             continue
         if budget.is_over:
             budget.cut("no list was made")
@@ -252,8 +260,8 @@ def find_schedules(
         raced = budget.allows(seeds_s) and not prices.is_predicted
         seeds = LIST_SEEDS if raced else range(1)
         with prices.kernels.resumable():
-            listed = fastest_list(prices, start, lanes=lanes, seeds=seeds)
-        if listed.num_home_lanes > 1:
+            listed = fastest_list(prices, start, lanes=lanes, seeds=seeds, due_ns=due_ns)
+        if listed.num_home_lanes > 1 or due_ns:
             schedules[name] = listed
     annotated = {name: prices.annotate(schedule) for name, schedule in schedules.items()}
     choice = prices.choice

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from types import MappingProxyType
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
@@ -22,8 +23,10 @@ from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.deadlines import PartDeadline
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.profile.deadlines import choose_in_time, measured_deadlines
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.in_time.time_plan import fitting
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -229,13 +232,26 @@ def evidence_of(
     session: MeasuringSession,
     call: MeasuringCall,
     curve: tuple[CurvePoint, ...],
+    deadlines_ms: Mapping[str, float] = MappingProxyType({}),
 ) -> Evidence:
-    """Choice of the contestant to keep, with its measurements and traced runs, made now."""
+    """Choice of the contestant to keep, with its measurements and traced runs, made now.
+
+    Deadlines are those of parts.
+    """
     names = {who: who.value for who in racers if who.value in raced.names}
     promised_ns = {who: racers[who].promised_ns for who in names}
-    choice = choose(
-        raced, names, {who: run_ns for who, run_ns in promised_ns.items() if run_ns is not None}
-    )
+    promised = {who: run_ns for who, run_ns in promised_ns.items() if run_ns is not None}
+    deadlines: dict[Contestant, tuple[PartDeadline, ...]] = {}
+    if deadlines_ms:
+        models = {who: racers[who].compiled() for who in names}
+        with (
+            call.stage("compare", call.to_profile) as granted,
+            session.in_stage(granted.address),
+        ):
+            deadlines = measured_deadlines(models, raced, session, call.answers.parts, deadlines_ms)
+        choice = choose_in_time(raced, names, promised, deadlines)
+    else:
+        choice = choose(raced, names, promised)
     if len(names) == 1 and call.budget.cuts:
         reason = "nothing else was raced within the time budget (the full report says why)"
         choice = replace(choice, reason=reason)
@@ -261,6 +277,7 @@ def evidence_of(
         traced=traced,
         curve=curve,
         phase_s=dict(call.clock.phase_s),
+        deadlines=deadlines.get(kept, ()),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
@@ -19,14 +21,22 @@ LIST_SEEDS = range(4)
 
 
 def fastest_list(
-    prices: StagePrices, start: InterOpSchedule, *, lanes: int, seeds: Sequence[int]
+    prices: StagePrices,
+    start: InterOpSchedule,
+    *,
+    lanes: int,
+    seeds: Sequence[int],
+    due_ns: Mapping[int, int] = MappingProxyType({}),
 ) -> InterOpSchedule:
     """Fastest of a few lists made from a schedule, which differ in their seeds only.
 
     They are simulated to be equally long, but on lanes some are 4 % faster than others. The
     shortest one is believed on a GPU, and where merges would have to be compiled for each. The seed
-    is stored like a price, as ``settled_choice`` stores its choice.
+    is stored like a price, as ``settled_choice`` stores its choice. Where operators are due, one
+    list is made, which has them in time if it can.
     """
+    if due_ns:
+        return prices.annotate(list_from(prices, start, lanes=lanes, due_ns=due_ns))
     kernels, runner = prices.kernels, prices.kernels.runner
     digest = digest_of(prices.annotate(start).to_json())
     question = f"seed of a list for {lanes} lanes from {digest} with {kernels.identity}"
@@ -55,12 +65,17 @@ def fastest_list(
 
 
 def list_from(
-    prices: StagePrices, start: InterOpSchedule, *, lanes: int, seed: int = 0
+    prices: StagePrices,
+    start: InterOpSchedule,
+    *,
+    lanes: int,
+    seed: int = 0,
+    due_ns: Mapping[int, int] = MappingProxyType({}),
 ) -> InterOpSchedule:
     """List made from a schedule, with prices of single operators and of its merges."""
     return list_schedule(
         prices.graph,
-        prices.operator_times(start),
+        replace(prices.operator_times(start), due_ns=due_ns),
         lanes=lanes,
         hand_over=hand_over_of(prices.kernels.runner.built.prepared.target),
         start=start,

@@ -25,7 +25,7 @@ from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.kernels.lowering_context import nested_context
 from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
-from tvm_ios.relay.rest import rest_of
+from tvm_ios.relay.module_attributes import parts_of, rest_of
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -214,8 +214,8 @@ def valued_model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> 
     weights = {str(name): value for name, value in (params or {}).items()}
     inputs = [f"{each.name_hint}: {each.type_annotation}" for each in mod["main"].params]
     rest = rest_of(mod)
-    parts = (model_digest(mod, params), inputs, params is None, rest and rest.to_bytes())
-    digest = hashlib.sha256(repr(parts).encode())
+    named = (inputs, rest and rest.to_bytes(), parts_of(mod))
+    digest = hashlib.sha256(repr((model_digest(mod, params), params is None, named)).encode())
     for array in (*_constants(mod), *(weights[name] for name in sorted(weights))):
         values = np.ascontiguousarray(array.numpy() if hasattr(array, "numpy") else array)
         digest.update(f"{values.dtype} {np.shape(array)}".encode())

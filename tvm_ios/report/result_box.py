@@ -26,6 +26,8 @@ def result_box(story: ModelStory) -> tuple[str, ...]:
     return (
         f"kept {evidence.kept}: {evidence.reason}",
         latency_line(evidence),
+        *(() if evidence.parts is None else evidence.parts.lines()),
+        *(each.as_text() for each in evidence.deadlines),
         *([f"bottleneck: {slowest}"] if slowest else []),
         *([f"ceiling: {story.ceiling}"] if story.ceiling else []),
         form_line(story.graph, story.schedule),

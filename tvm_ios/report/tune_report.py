@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_rule import count_padded_kernels
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.report.bottleneck import bottleneck
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.report.html.report_page import ReportPage
@@ -16,6 +17,7 @@ from tvm_ios.report.result_box import form_line, result_box
 from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.search.result import SearchResult
+from tvm_ios.support.json_nouns import noun_record
 
 __all__ = ["Contestant", "TuneReport"]
 
@@ -146,6 +148,7 @@ class TuneReport:
         slowest, precision = bottleneck(self.story), self.story.precision
         return (
             f"kept {self.kept.value}: {self.reason}",
+            *(() if self.evidence.parts is None else self.evidence.parts.lines()),
             *self.given,
             *([self.story.quantised] if self.story.quantised else []),
             *(() if precision is None else (precision.as_text(), *precision.details())),
@@ -188,6 +191,7 @@ class TuneReport:
             "kept": self.kept.value,
             "outcome": self.evidence.outcome.value if self.evidence.outcome else None,
             "reason": self.reason,
+            "parts": noun_record(PartTimes, self.evidence.parts),
             "ceiling": self.story.ceiling,
             "bottleneck": bottleneck(self.story),
             "coverage": self.coverage,

@@ -25,6 +25,7 @@ from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
     "LIST_DECODER",
+    "NEVER_DUE",
     "ListDecoder",
     "ListProblem",
     "ListTask",
@@ -35,6 +36,9 @@ __all__ = [
     "make_list_decoder",
 ]
 
+LATE = 16
+"""Nanoseconds that a list counts as longer for each that it is late, at the latest of its tasks."""
+NEVER_DUE = 2**63 - 1
 LIST_DECODER = NativeSource(Path(__file__).parent / "native" / "list_decoder.c")
 
 
@@ -58,6 +62,8 @@ class ListTask:
     """Nanoseconds on all lanes together; those on one lane where idle lanes may not help."""
     sources: tuple[Source, ...]
     """Tasks it reads, ascending, each once."""
+    due_ns: int = NEVER_DUE
+    """Nanoseconds from the start of a run until which it should be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +74,19 @@ class ListProblem:
     lanes: int
     signal_ns: int
     """Nanoseconds until a lane learns that another one has finished."""
+
+    @property
+    def is_due(self) -> bool:
+        """True if some task should be done in time."""
+        return any(task.due_ns < NEVER_DUE for task in self.tasks)
+
+    def latest_ns(self) -> NDArray[np.int64]:
+        """Least time (ns) until which each task, or one behind it, should be done."""
+        latest = np.array([task.due_ns for task in self.tasks], np.int64)
+        for number in range(len(self.tasks) - 1, -1, -1):
+            for source in self.tasks[number].sources:
+                latest[source.task] = min(latest[source.task], latest[number])
+        return latest
 
     def upward_ranks(self) -> NDArray[np.float64]:
         """Longest way (ns) from the start of each task to the end, with hand-overs (HEFT)."""
@@ -101,7 +120,7 @@ class ListDecoder(Protocol):
     """A simulator of the lists of one problem."""
 
     def lengths_ns(self, lists: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Length in nanoseconds of each simulated list.
+        """Length in nanoseconds of each simulated list, and more where some task is late.
 
         ``lists`` has the shape (lists, 2, tasks): keys first, then numbers above 0 for tasks that
         may be helped.
@@ -172,7 +191,9 @@ class PythonListDecoder:
                 waiting[reader] -= 1
                 if not waiting[reader]:
                     heapq.heappush(ready, (-keys[reader], reader))
-        return max(ends_ns, default=0), Timeline(
+        lateness_ns = (end - task.due_ns for end, task in zip(ends_ns, tasks, strict=True))
+        late_ns = max(0, *lateness_ns, 0)
+        return max(ends_ns, default=0) + LATE * late_ns, Timeline(
             order=tuple(order),
             starts_ns=tuple(starts_ns),
             ends_ns=tuple(ends_ns),
@@ -191,6 +212,7 @@ class _NativeProblem(ctypes.Structure):
         ("first", POINTER(c_int32)),
         ("sources", POINTER(c_int32)),
         ("fetch_ns", POINTER(c_int64)),
+        ("due_ns", POINTER(c_int64)),
     )
 
 
@@ -211,6 +233,7 @@ class NativeListDecoder:
             np.array(first, np.int32),
             np.array([source.task for source in sources], np.int32),
             np.array([source.fetch_ns for source in sources], np.int64),
+            np.array([task.due_ns for task in problem.tasks], np.int64),
         )
         self._num_tasks = len(problem.tasks)
         pointers = [_pointer(array) for array in self._arrays]

@@ -15,6 +15,7 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.plan.lanes import CORES, HandOver
 from tvm_ios.search.baselines import make_schedule
 from tvm_ios.search.list_decoder import (
+    NEVER_DUE,
     ListProblem,
     ListTask,
     Source,
@@ -37,6 +38,8 @@ class OperatorTimes:
     helped_ns: Sequence[int]
     """Nanoseconds of each operator on all lanes; those on one lane where idle lanes may not
     help."""
+    due_ns: Mapping[int, int] = field(default_factory=dict)
+    """Nanoseconds from the start of a run until which operators should be done, where any."""
     merged_ns: Mapping[Stage, int] = field(default_factory=dict)
     """Nanoseconds of each merge stage of the schedule to start from."""
     priced_by: str = ""
@@ -55,7 +58,8 @@ def list_schedule(
     """Best list found, as a schedule whose stages are runs of operators, or merges, by start time.
 
     The simulated time is never above that of the order of ``start``, whose merges are kept:
-    sequential order where there is none better. Idle lanes help where the simulation has them idle,
+    sequential order where there is none better. Operators that are due come first, as far as that
+    keeps them in time. Idle lanes help where the simulation has them idle,
     whatever ``start`` says.
     """
     chosen = options or ListOptions()
@@ -100,8 +104,9 @@ def list_problem(
     members = tuple(row[3] for row in sorted(ordered))
     task_of = {index: number for number, row in enumerate(members) for index in row}
     read_bytes = _bytes_read(graph, task_of)
+    due_ns = _due_ns(times.due_ns, task_of, read_bytes)
     merged_ns = {stage.operators: time_ns for stage, time_ns in times.merged_ns.items()}
-    tasks = []
+    tasks: list[ListTask] = []
     for row in members:
         alone_ns = times.alone_ns[row[0]] if len(row) == 1 else merged_ns[row]
         # Members of a merge read the very same tensor.
@@ -114,9 +119,23 @@ def list_problem(
                     Source(task, size_of[task] * hand_over.fetch_ns_per_kb // 1000)
                     for task in sorted(size_of)
                 ),
+                due_ns=due_ns.get(len(tasks), NEVER_DUE),
             )
         )
     return members, ListProblem(tasks=tuple(tasks), lanes=lanes, signal_ns=hand_over.signal_ns)
+
+
+def _due_ns(
+    of_operators: Mapping[int, int],
+    task_of: Mapping[int, int],
+    read_bytes: Sequence[Mapping[int, int]],
+) -> dict[int, int]:
+    """Time (ns) until which tasks should be done; what has no kernel is done with its sources."""
+    due: dict[int, int] = {}
+    for index, until_ns in of_operators.items():
+        for task in [task_of[index]] if index in task_of else read_bytes[index]:
+            due[task] = min(until_ns, due.get(task, until_ns))
+    return due
 
 
 def _bytes_read(graph: OperatorGraph, task_of: Mapping[int, int]) -> list[dict[int, int]]:

@@ -85,7 +85,11 @@ def _drawn_lists(
     scales = draw.uniform(0.0, count / 4, (draws // 2, 1))
     moved = in_order + scales * draw.normal(size=(draws // 2, count))
     varied = _varied_ranks(problem, draw, draws - draws // 2)
-    basic = np.stack([in_order, in_order, problem.upward_ranks(), problem.upward_ranks()])
+    firsts = [in_order, problem.upward_ranks()]
+    if problem.is_due:
+        urgent_first = np.argsort(problem.latest_ns(), kind="stable")
+        firsts.append(-np.argsort(urgent_first).astype(np.float64))
+    basic = np.repeat(np.stack(firsts), 2, axis=0)
     keys = np.concatenate([basic, varied, moved])
     helped = np.ones_like(keys)
     helped[::2] = -1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self, TypeVar
 
@@ -80,6 +80,10 @@ class SearchOptions:
     """Megabytes (1e6 bytes) that ``tune`` plans for activations at most; None sets no limit. Stages
     of a schedule that needs more run in order where memory is fullest. Inputs, outputs and
     parameters do not count. Not read by a search of its own."""
+    deadlines_ms: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds from the start of a run until which ``tune`` wants parts of a network of several
+    models to be done, by part. Lists have such a part first, and a schedule that is in time is kept
+    before a faster one that is not. Not read by a search of its own."""
 
     def __post_init__(self) -> None:
         if not self.strategies or not all(isinstance(s, Strategy) for s in self.strategies):
@@ -112,6 +116,11 @@ class SearchOptions:
             raise OptionError(
                 f"memory_limit_mb is {limit!r}; give megabytes above 0, or leave it out"
             )
+        for part, deadline_ms in self.deadlines_ms.items():
+            if not (isinstance(deadline_ms, int | float) and 0 < deadline_ms < math.inf):
+                raise OptionError(
+                    f"deadlines_ms has {deadline_ms!r} for {part!r}; give milliseconds above 0"
+                )
         least = self.least_gain_percent
         if least is not None and not (math.isfinite(least) and 0 <= least < 100):
             raise OptionError(
@@ -132,7 +141,7 @@ class SearchOptions:
 
     def changed(self, **given: Any) -> Self:
         """The options with some of them changed, which users write as in :meth:`of`."""
-        of_stages = given.keys() - {"list_only", "memory_limit_mb"}
+        of_stages = given.keys() - {"list_only", "memory_limit_mb", "deadlines_ms"}
         if self.list_only and of_stages and "list_only" not in given:
             raise OptionError(
                 f"{', '.join(sorted(of_stages))} given, but list_only is True and no stages are "

@@ -1,4 +1,4 @@
-/* Checks of tvm_ios.h in C: c_api_checks MODEL.so INPUT.bin */
+/* Checks of tvm_ios.h in C: c_api_checks MODEL.so INPUT.bin [BOTH.so] */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +102,36 @@ static void check_error_is_of_the_last_call(tvm_ios_model* model) {
   free(output);
 }
 
+/* A file of two models, one and two, that compute the same of inputs of their own. */
+static void check_parts(const char* file) {
+  const char *both[] = {"one", "two"}, *unknown[] = {"one", "three"};
+  tvm_ios_model* model = tvm_ios_model_open(file, 0);
+  CHECK(model);
+  CHECK(tvm_ios_model_find_output(model, "one") == 0);
+  CHECK(tvm_ios_model_find_output(model, "two") == 1);
+  CHECK(tvm_ios_model_find_output(model, "two__0") == -1);
+  SAYS("there is no output named two__0");
+  CHECK(tvm_ios_model_run_parts(model, unknown, 2) == -1);
+  SAYS("there is no part named three; there are 2");
+  CHECK(tvm_ios_model_run_parts(model, both, 0) == -1);
+  SAYS("name one or more");
+  tvm_ios_tensor one, two;
+  CHECK(!tvm_ios_model_output(model, 0, &one) && !tvm_ios_model_output(model, 1, &two));
+  for (int32_t i = 0; i < 2; ++i)
+    CHECK(!tvm_ios_model_set_input(model, i, input, input_bytes));
+  CHECK(!tvm_ios_model_run_parts(model, both + 1, 1));
+  CHECK(memcmp(one.data, two.data, two.size_bytes)); /* one has not run yet */
+  CHECK(!tvm_ios_model_run_parts(model, both, 1));
+  CHECK(!memcmp(one.data, two.data, two.size_bytes));
+  memset(one.data, 0, one.size_bytes);
+  memset(two.data, 0, two.size_bytes);
+  for (int round = 0; round < 3; ++round) CHECK(!tvm_ios_model_run_parts(model, both, 2));
+  CHECK(!memcmp(one.data, wanted, output_bytes) && !memcmp(two.data, wanted, output_bytes));
+  tvm_ios_model_close(model);
+}
+
 int main(int count, char** words) {
-  CHECK(count == 3);
+  CHECK(count == 3 || count == 4);
   path = words[1];
   tvm_ios_model* model = tvm_ios_model_open(path, 1);
   CHECK(model);
@@ -118,6 +146,7 @@ int main(int count, char** words) {
   read_input(words[2]);
   compute(model, wanted);
   check_wrong_calls(model);
+  if (count == 4) check_parts(words[3]);
   check_error_is_of_the_last_call(model);
   in_threads(own_model, NULL);
   in_threads(shared_model, model);

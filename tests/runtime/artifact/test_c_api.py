@@ -24,6 +24,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, find_onednn
+from tvm_ios.driver.several import joined
 from tvm_ios.host import host_target
 from tvm_ios.models import nasnet_small
 from tvm_ios.plan.image import IMAGE_MAGIC
@@ -135,10 +136,13 @@ def test_a_program_for_a_cpu_runs_without_a_library_of_cuda(built, model):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_models_side_by_side_threads_and_wrong_calls(built, model):
+def test_models_side_by_side_threads_and_wrong_calls(built, model, folder):
     """The checks are in C, and name the line that does not hold."""
     path, x, _ = model
-    done = started(built(CHECKS, "-pthread"), path, x)
+    network = nasnet_small(num_cells=1, filters=4, size=8)
+    compiled = tvm_ios.compile_schedule(joined({"one": network, "two": network}), {}, TARGET)
+    compiled.export_library(folder / "both.so")
+    done = started(built(CHECKS, "-pthread"), path, x, folder / "both.so")
     assert (done.returncode, done.stdout) == (0, "all checks hold\n"), done.stdout + done.stderr
 
 

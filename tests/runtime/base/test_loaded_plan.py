@@ -45,7 +45,7 @@ def load(image: bytes) -> str:
     if not handle:
         return runtime.failed_text().decode()
     # What was found sound can be made use of.
-    program = runtime.plan_program(handle, 2, 1, None)
+    program = runtime.plan_program(handle, 0, 2, 1, None)
     runtime.program_free(program)
     runtime.plan_free(handle)
     return ""

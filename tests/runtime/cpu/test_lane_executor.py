@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.plan.test_image import in_parts
 from tests.runtime.reference_executor import ReferenceExecutor
 from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.host.processor import usable_cores
@@ -61,12 +62,24 @@ def assert_bit_equal(memory, built):
         )
 
 
+def check_parts(executor, memory, built):
+    """Each part alone gives its output, whatever the others left in the memory they share."""
+    for place, expected in enumerate(built.expected):
+        part = executor.of_parts(1 << place)
+        part.run()
+        got = memory.array(memory.plan.outputs[place]).numpy()
+        np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
+        assert {event.operator for event in part.trace(1)} <= {
+            launch.operator for launch in memory.plan.launches
+        }
+
+
 def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     """One network under one random schedule, on 1 to 4 lanes, with every debug knob on."""
     built, library = load_built(seed, size, opt_level)
     chooser = random.Random(schedule)
     lanes = chooser.choice((1, 2, 2, 3, 4))
-    plan = lower_plan(built.graph, place_built(built, schedule), lanes=lanes)
+    plan = in_parts(lower_plan(built.graph, place_built(built, schedule), lanes=lanes))
     memory = memory_for(plan, built)
     executor = executor_here(
         plan,
@@ -80,6 +93,7 @@ def check_schedule(load_built, place_built, seed, size, opt_level, schedule):
     for _ in range(4):
         executor.run()
         assert_bit_equal(memory, built)
+    check_parts(executor, memory, built)
     executor.close()
     reference = ReferenceExecutor(plan, library, memory, order_seed=schedule, poison=True)
     reference.run()

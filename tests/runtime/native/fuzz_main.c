@@ -33,7 +33,7 @@ static void use(Plan* plan, char* memory) {
   for (int32_t i = 0; i < header->num_launches; ++i)
     tvm_ios_plan_bind(plan, i, NULL, NULL, (int32_t)strlen(plan->image.texts +
                                                             plan->image.launches[i].kernel));
-  tvm_ios_program_free(tvm_ios_plan_program(plan, 2, 1, NULL));
+  tvm_ios_program_free(tvm_ios_plan_program(plan, 0, 2, 1, NULL));
 }
 
 int main(int count, char** words) {

@@ -57,16 +57,19 @@ static void list(int n, const set* predecessors) {
   int64_t alone_ns[MOST_OPERATORS], helped_ns[MOST_OPERATORS], lengths[4];
   int64_t fetch_ns[MOST_OPERATORS * MOST_OPERATORS];
   int32_t first[MOST_OPERATORS + 1] = {0}, sources[MOST_OPERATORS * MOST_OPERATORS], edges = 0;
+  int64_t due_ns[MOST_OPERATORS];
   double keys[4 * 2 * MOST_OPERATORS];
   for (int i = 0; i < n; ++i) {
     alone_ns[i] = 1000 + draw(100000);
+    due_ns[i] = draw(2) ? INT64_MAX : draw(200000);
     helped_ns[i] = alone_ns[i] * (LANES - draw(LANES)) / LANES;
     for (int j = 0; j < i; ++j)
       if (predecessors[i] >> j & 1) sources[edges] = j, fetch_ns[edges++] = draw(3000);
     first[i + 1] = edges;
   }
   for (int i = 0; i < 4 * 2 * n; ++i) keys[i] = draw(1000);
-  list_problem problem = {n, LANES, 300, alone_ns, helped_ns, first, sources, fetch_ns};
+  list_problem problem = {n,     LANES,   300,      alone_ns, helped_ns,
+                          first, sources, fetch_ns, due_ns};
   if (!tvm_ios_list_lengths(&problem, 4, keys, lengths)) exit(1);
   for (int i = 0; i < 4; ++i) printf(" %lld", (long long)lengths[i]);
 }

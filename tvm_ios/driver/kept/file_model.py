@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tvm_ios.cost.profile_key import digest_of
@@ -10,7 +11,22 @@ from tvm_ios.driver.onnx_file import is_onnx_path
 from tvm_ios.driver.onnx_weights import weight_files
 from tvm_ios.host.software import file_digest
 
-__all__ = ["file_model_digest"]
+__all__ = ["file_model_digest", "models_digest"]
+
+
+def models_digest(
+    models: Mapping[str, str], params: Path | None, shapes: InputShapes, share: Sequence[str]
+) -> str | None:
+    """Digest of models by the name of their part, of which a single one needs none.
+
+    None where one cannot be read.
+    """
+    digests = {name: file_model_digest(each, params, shapes) for name, each in models.items()}
+    if None in digests.values():
+        return None
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    return digest_of(["parts", list(digests.items()), list(share)])
 
 
 def file_model_digest(model: str, params: Path | None, shapes: InputShapes) -> str | None:

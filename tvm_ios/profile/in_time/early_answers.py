@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import Part
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.support.progress import PhaseClock
 
@@ -35,6 +36,8 @@ class EarlyAnswers:
     """True if the first may have to be the last, as with a time budget."""
     rest: Rest | None = None
     """Nodes that onnxruntime runs after each of them."""
+    parts: tuple[Part, ...] = ()
+    """Models that the network was joined from."""
     first: FirstAnswer | None = None
     _last: CompiledModel | None = field(default=None, repr=False)
 
@@ -42,6 +45,10 @@ class EarlyAnswers:
     def wanted(self) -> bool:
         """True if a first model is to be made as soon as one can be built."""
         return self.told or self.needed
+
+    def whole(self, model: CompiledModel) -> CompiledModel:
+        """The model with what is known of the network beside its operators."""
+        return model.of_network(self.rest, self.parts)
 
     def tell(self, model: CompiledModel, what: str, clock: PhaseClock) -> None:
         """Tell the listener of a better model, unless it is the one it has.
@@ -55,7 +62,7 @@ class EarlyAnswers:
             f"{what}: an answer of tune before it ended, which was not raced against other "
             "schedules; the same call with more time goes on from what was measured"
         )
-        clock.say(what, model=replace(model, rest=self.rest, interim=interim))
+        clock.say(what, model=replace(self.whole(model), interim=interim))
 
 
 def _is_same(one: CompiledModel, other: CompiledModel) -> bool:

@@ -12,6 +12,8 @@ from typing import Self
 
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.measure.comparison import Comparison, Outcome
+from tvm_ios.measure.deadlines import PartDeadline
+from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.plan.trace import TraceEvent
 
 __all__ = ["CurvePoint", "Evidence", "TracedRuns"]
@@ -78,6 +80,10 @@ class Evidence:
     """Kernel tuning in the order of its log; empty where no kernels were tuned."""
     phase_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase of the call, in order."""
+    deadlines: tuple[PartDeadline, ...] = ()
+    """Deadlines that parts of a joined network were given, with measured ends."""
+    parts: PartTimes | None = None
+    """Times of the parts of a joined network; None for single models, and where nobody took any."""
     stock: Comparison | None = None
     """Race of stock TVM with sequential order and the kept contestant; None where nobody asked."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.parts import Part
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
@@ -48,6 +49,8 @@ class ModelStory:
     the schedule was given."""
     quantised: str = ""
     """Line on the products of a quantised model that are computed in int8; empty for others."""
+    parts: tuple[Part, ...] = ()
+    """Models that the network was joined from; none for a single one."""
     precision: PrecisionOutcome | None = None
     """Outcome of a wish for bfloat16, or what that promises; None where nothing is to be told."""
 

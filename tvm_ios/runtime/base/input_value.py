@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tvm_ios.core.parts import output_names
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, Tensor
@@ -37,11 +38,16 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
 
 
 def output_tensor(plan: ExecutionPlan, key: Any) -> int:
-    """Index of the tensor of an output, by the output's number, of any integer type."""
-    number = as_whole(key)
+    """Index of the tensor of an output, by the output's number, of any integer type, or its name.
+
+    Outputs of networks that were joined from several models have names.
+    """
+    names = output_names(plan.parts)
+    number = names.get(key) if isinstance(key, str) else as_whole(key)
     if number is None or not 0 <= number < len(plan.outputs):
+        named = f" and named {', '.join(names)}" if names else ""
         raise ExecutionError(
-            f"no output {key!r}; outputs are numbered 0 to {len(plan.outputs) - 1}"
+            f"no output {key!r}; outputs are numbered 0 to {len(plan.outputs) - 1}{named}"
         )
     return plan.outputs[number]
 

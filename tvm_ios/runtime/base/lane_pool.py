@@ -190,16 +190,18 @@ class LanePool:
         self,
         plan: LoadedPlan,
         *,
+        parts: int = 0,
         poison: bool = False,
         trace: ctypes.Array[NativeTraceRow] | None = None,
     ) -> LaneProgram:
-        """Prepare all groups of a plan to run by dependencies, again and again.
+        """Prepare groups of a plan to run by dependencies, again and again.
 
+        ``parts`` has bit *i* set for each part *i* whose groups run; all do where it is 0.
         ``poison`` overwrites outputs before they are written, and dead buffers; ``trace`` has a row
-        for each launch.
+        for each launch that runs.
         """
         rows = None if trace is None else ctypes.addressof(trace)
-        handle = self.runtime.plan_program(plan.handle, self.lanes, int(poison), rows)
+        handle = self.runtime.plan_program(plan.handle, parts, self.lanes, int(poison), rows)
         return LaneProgram(self.runtime, handle, (plan, trace))
 
     def run(self, program: LaneProgram, *, number: int = 1, assemble: bool = False) -> None:

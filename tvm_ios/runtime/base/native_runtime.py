@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # The same number is EXECUTOR_VERSION in lane_executor.h.
-NATIVE_ABI_VERSION = 5
+NATIVE_ABI_VERSION = 6
 C_API_FOLDER = Path(__file__).parent / "native"
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 LANE_EXECUTOR = NativeSource(C_API_FOLDER / "lane_executor.c")
@@ -128,7 +128,7 @@ class NativeRuntime:
         self.plan_launches = _function(library, "plan_launches", c_void_p, c_void_p)
         self.plan_tensors = _function(library, "plan_tensors", c_void_p, c_void_p)
         self.plan_program = _function(
-            library, "plan_program", c_void_p, c_void_p, c_int32, c_int32, c_void_p
+            library, "plan_program", c_void_p, c_void_p, *[c_int32] * 3, c_void_p
         )
         self.program_free = _function(library, "program_free", None, c_void_p)
         self.run = _function(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Self
 
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
-from tvm_ios.errors import ExecutionError
+from tvm_ios.core.parts import Part, parts_named
+from tvm_ios.errors import ExecutionError, OptionError
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
@@ -66,7 +67,7 @@ class PlanModule:
         self._executor = executor
         self._rest: RestSession | None = None
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
-        self._copied: dict[int, tvm.nd.NDArray] = {}
+        self._copied: dict[int | str, tvm.nd.NDArray] = {}
         self._readers: dict[str, weakref.WeakSet[PlanModule]] = {}
         """Modules that read the same array, by the name of a shared parameter."""
 
@@ -121,7 +122,7 @@ class PlanModule:
             self._leave(entry.name)
             self._written(entry.name)
 
-    def set_output_zero_copy(self, key: int, value: Any) -> None:
+    def set_output_zero_copy(self, key: int | str, value: Any) -> None:
         """Let an output lie in the caller's array (NDArray, DLPack), 64-byte aligned on the device.
 
         An output that shares its bytes with an input, a parameter or another output (such as a
@@ -142,15 +143,32 @@ class PlanModule:
         array = _as_ndarray(value, f"output {key}")
         if self._memory.is_shared(tensor):
             self._memory.require_fit(tensor, array)
-            self._copied[int(key)] = array
+            self._copied[key if isinstance(key, str) else int(key)] = array
         else:
             self._memory.replace(tensor, array)
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Models that the network was joined from, with their inputs and outputs; mostly none."""
+        return self.plan.parts
+
     def run(self, **input_dict: Any) -> None:
-        """Run once, after setting the inputs given."""
+        """Run once, after setting the inputs given.
+
+        Of a network joined from several models, ``parts`` names those that run, one or several;
+        outputs of the others stay as they are.
+
+        Raises
+        ------
+        ExecutionError
+            If there is no such input, its shape or data type differ, or a kernel fails.
+        OptionError
+            If there is no part of a name, or parts cannot run alone on this device.
+        """
+        executor = self._executor_for(input_dict.pop("parts", None) if self.parts else None)
         for name, value in input_dict.items():
             self.set_input(name, value)  # by name: an input may itself be called key or value
-        self._executor.run()
+        executor.run()
         for number, array in self._copied.items():
             self.get_output(number, array)
 
@@ -196,8 +214,11 @@ class PlanModule:
             {name: tensor.dtype for name, tensor in tensors.items()},
         )
 
-    def get_output(self, index: int, out: Any = None) -> Any:
+    def get_output(self, index: int | str, out: Any = None) -> Any:
         """An output by number, copied to `out` if given.
+
+        Outputs of a network joined from several models have names, too: that of their part, or
+        ``part__0``, ``part__1`` where a part has several.
 
         Raises
         ------
@@ -277,7 +298,8 @@ class PlanModule:
         cooldown_ms = require_whole("cooldown_interval_ms", cooldown_interval_ms, least=0)
         repeats_to_cooldown = require_whole("repeats_to_cooldown", repeats_to_cooldown, least=1)
         self.run(**kwargs)
-        timed = partial(self._time_end_to_end, kwargs) if end_to_end else self._executor.time_ns
+        executor = self._executor_for(kwargs.get("parts") if self.parts else None)
+        timed = partial(self._time_end_to_end, kwargs) if end_to_end else executor.time_ns
         results = []
         for index in range(repeat):
             elapsed_ns = timed(number)
@@ -290,17 +312,23 @@ class PlanModule:
                 time.sleep(cooldown_ms / 1e3)
         return BenchmarkResult(results)
 
-    def time_ns(self, number: int) -> int:
-        """Elapsed nanoseconds of ``number`` back-to-back runs, a whole number from 1 on."""
-        return self._executor.time_ns(require_whole("number", number, least=1))
+    def time_ns(self, number: int, *, parts: str | Iterable[str] | None = None) -> int:
+        """Elapsed nanoseconds of ``number`` back-to-back runs, a whole number from 1 on.
 
-    def trace(self, runs: int | None = None) -> list[TraceEvent]:
+        ``parts`` are those of :meth:`run`.
+        """
+        return self._executor_for(parts).time_ns(require_whole("number", number, least=1))
+
+    def trace(
+        self, runs: int | None = None, *, parts: str | Iterable[str] | None = None
+    ) -> list[TraceEvent]:
         """The launches of the last of several runs, each with its lane or stream and its times.
 
         Sorted by start time. Where ``runs`` is omitted there are enough runs to warm caches.
+        ``parts`` are those of :meth:`run`.
         """
         wanted = None if runs is None else require_whole("runs", runs, least=1)
-        return self._executor.trace(wanted)
+        return self._executor_for(parts).trace(wanted)
 
     def close(self) -> None:
         """Give back the executor's threads and memory; later runs raise ExecutionError."""
@@ -318,6 +346,22 @@ class PlanModule:
             raise ExecutionError(f"no function {key!r}; there are {', '.join(_FUNCTIONS)}")
         function: Callable[..., Any] = getattr(self, key)
         return function
+
+    def _executor_for(self, parts: str | Iterable[str] | None) -> PlanExecutor:
+        """Executor of named parts; that of the whole network where none are named."""
+        if parts is None:
+            return self._executor
+        wanted = parts_named(self.parts, parts)
+        if wanted == self.parts:  # side by side, as they were scheduled
+            return self._executor
+        return self._executor_of(sum(1 << self.parts.index(each) for each in wanted))
+
+    def _executor_of(self, parts: int) -> PlanExecutor:
+        """Executor of some parts, by their bits."""
+        raise OptionError(
+            f"{parts.bit_count()} of {len(self.parts)} parts are to run, but parts run alone on "
+            "CPUs only; leave parts out to run the whole network"
+        )
 
     def _run_rest(self) -> None:
         """Run the rest of the model on what the plan has computed."""

@@ -85,9 +85,9 @@ class RestSession:
         own = {name: front(place[name]) for name in self.outputs if name in place}
         self._arrays = own | dict(zip(self._made, made, strict=True))
 
-    def output(self, number: int) -> np.ndarray:
+    def output(self, number: int | str) -> np.ndarray:
         """Output of the whole model, by number."""
-        if not 0 <= number < len(self.outputs):
+        if isinstance(number, str) or not 0 <= number < len(self.outputs):
             raise ExecutionError(
                 f"no output {number!r}; there are {len(self.outputs)}, counted from 0"
             )

@@ -13,7 +13,7 @@ from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.plan_module import PlanModule
-from tvm_ios.runtime.cpu.lane_executor import executor_here
+from tvm_ios.runtime.cpu.lane_executor import LaneExecutor, executor_here
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
@@ -67,6 +67,7 @@ class MultiStreamGraphModule(PlanModule):
             self._lane_executor = executor_here(
                 plan, library, memory, lanes=lanes, options=options, calls=calls
             )
+            self._parts_executors: dict[int, LaneExecutor] = {}
             super().__init__(plan, library, params, memory, self._lane_executor)
             # With the executor, not with this: its launches call what the libraries hold.
             self._finalizer = weakref.finalize(self._lane_executor, undo.pop_all().close)
@@ -89,6 +90,11 @@ class MultiStreamGraphModule(PlanModule):
     def waited_ns(self) -> int | None:
         """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
         return self._lane_executor.waited_ns()
+
+    def _executor_of(self, parts: int) -> LaneExecutor:
+        if parts not in self._parts_executors:
+            self._parts_executors[parts] = self._lane_executor.of_parts(parts)
+        return self._parts_executors[parts]
 
     def _written(self, name: str) -> None:
         if name in self._params:

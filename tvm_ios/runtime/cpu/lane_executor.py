@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.errors import ExecutionError
+from tvm_ios.plan.part_masks import groups_of_parts
 from tvm_ios.plan.plan import ExecutionPlan, Group
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -24,9 +25,10 @@ TRACE_RUNS = 20
 class LaneExecutor:
     """Runs a plan natively on a pool of lanes. Calls from several threads wait for each other.
 
-    ``loaded`` is the plan with a kernel for each launch. ``poison`` overwrites outputs before they
-    are written, and dead buffers; for tests. ``calls`` are those of operator libraries among the
-    kernels; closed with this, as the pool is. ``kept`` are the kernels and their memory.
+    ``loaded`` is the plan with a kernel for each launch. ``parts`` has the bits of those parts of
+    the plan that run; all do where it is 0. ``poison`` overwrites outputs before they are written,
+    and dead buffers; for tests. ``calls`` are those of operator libraries among the kernels; closed
+    with this, as the pool is. ``kept`` are the kernels and their memory.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class LaneExecutor:
         pool: LanePool,
         loaded: LoadedPlan,
         *,
+        parts: int = 0,
         poison: bool = False,
         calls: LaunchCalls | None = None,
         kept: object = None,
@@ -46,10 +49,31 @@ class LaneExecutor:
         self._calls = calls
         self._loaded = loaded
         self._kept = kept
-        self._program = pool.plan_program(loaded, poison=poison)
+        self._parts, self._poison = parts, poison
+        self._groups = groups_of_parts(plan, parts)
+        self._launches = [launch for group in self._groups for launch in group.launches]
+        """Number in the plan of each launch that runs, in order."""
+        self._program = pool.plan_program(loaded, parts=parts, poison=poison)
+
+    def of_parts(self, parts: int) -> LaneExecutor:
+        """Executor of some parts of the plan, by their bits, with the same lanes and kernels.
+
+        Closing either closes both.
+        """
+        return LaneExecutor(
+            self.plan,
+            self._pool,
+            self._loaded,
+            parts=parts,
+            poison=self._poison,
+            calls=self._calls,
+            kept=self._kept,
+        )
 
     def run(self) -> None:
         """Run every launch once."""
+        if not self._launches:  # nobody would ever end such a run
+            return
         try:
             self._pool.run(self._program)
         except LaunchFailedError as failure:
@@ -57,6 +81,8 @@ class LaneExecutor:
 
     def time_ns(self, number: int) -> int:
         """Nanoseconds of `number` back-to-back runs."""
+        if not self._launches:
+            return 0
         try:
             return self._pool.time_ns(self._program, number)
         except LaunchFailedError as failure:
@@ -78,24 +104,26 @@ class LaneExecutor:
     def trace(self, runs: int | None = None) -> list[TraceEvent]:
         """The launches of the last of several runs, with lane and times, by start time."""
         number = TRACE_RUNS if runs is None else runs
-        rows = (NativeTraceRow * (len(self.plan.launches) or 1))()
+        if not self._launches:
+            return []
+        rows = (NativeTraceRow * len(self._launches))()
         try:
-            program = self._pool.plan_program(self._loaded, trace=rows)
+            program = self._pool.plan_program(self._loaded, parts=self._parts, trace=rows)
             self._pool.run(program, number=number, assemble=True)
         except LaunchFailedError as failure:
             raise self._explain(failure) from None
         begin = min((row.start_ns for row in rows), default=0)
+        groups = [group for group in self._groups for _ in group.launches]
         events = [
             TraceEvent(
                 operator=self.plan.launches[launch].operator,
                 stage=group.stage,
                 group=group.position,
-                lane=rows[launch].lane,
-                start_ns=rows[launch].start_ns - begin,
-                end_ns=rows[launch].end_ns - begin,
+                lane=row.lane,
+                start_ns=row.start_ns - begin,
+                end_ns=row.end_ns - begin,
             )
-            for group in self.plan.groups
-            for launch in group.launches
+            for launch, group, row in zip(self._launches, groups, rows, strict=True)
         ]
         return sorted(events, key=lambda event: event.start_ns)
 
@@ -106,10 +134,11 @@ class LaneExecutor:
             self._calls.close()
 
     def _explain(self, failure: LaunchFailedError) -> ExecutionError:
-        launch = self.plan.launches[failure.position]
+        position = self._launches[failure.position]
+        launch = self.plan.launches[position]
         where = f"operator {launch.operator!r} ({launch.computed_by}){self._pool.place}"
         if self._calls is not None:
-            of_library = self._calls.failure(failure.position, where)
+            of_library = self._calls.failure(position, where)
             if of_library is not None:
                 return of_library
         return ExecutionError(

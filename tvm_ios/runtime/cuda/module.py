@@ -91,7 +91,7 @@ class CudaGraphModule(PlanModule):
             if current_stream():
                 self._memory.device.sync()  # TVM copies on the default stream
 
-    def get_output(self, index: int, out: Any = None) -> Any:
+    def get_output(self, index: int | str, out: Any = None) -> Any:
         """An output by number, copied to `out` if given, once the last run has written it."""
         self._streams.await_other_streams()
         with explained(f"copying output {index}", "TVM's copy"):

@@ -17,7 +17,11 @@ typedef struct {
   const int32_t *first;     /* sources of task i are those from first[i] to first[i + 1] */
   const int32_t *sources;
   const int64_t *fetch_ns;  /* by source: time to read what it wrote on another lane */
+  const int64_t *due_ns;    /* by task: time until which it should be done, INT64_MAX for none */
 } list_problem;
+
+/* Nanoseconds that a list counts as longer for each that it is late, at the latest of its tasks. */
+enum { LATE = 16 };
 
 typedef struct {
   int32_t *first_reader, *readers, *waiting, *heap, *lanes, *spread;
@@ -85,11 +89,11 @@ static int32_t pop(int32_t *heap, int32_t *size, const double *keys) {
 }
 
 /* Place all tasks; `keys` has one for each, then what is above 0 for those that may be helped. The
- * outputs may be NULL. Returns when the last one is done. */
+ * outputs may be NULL. Returns when the last one is done, and more where some task is late. */
 static int64_t decode(const list_problem *p, workspace *w, const double *keys, int32_t *order,
                       int64_t *starts, int64_t *ends, int32_t *homes, int32_t *helped) {
   int32_t size = 0;
-  int64_t makespan = 0;
+  int64_t makespan = 0, late = 0;
   for (int32_t lane = 0; lane < p->num_lanes; ++lane) w->free_ns[lane] = 0;
   for (int32_t task = 0; task < p->num_tasks; ++task) {
     w->waiting[task] = p->first[task + 1] - p->first[task];
@@ -135,6 +139,7 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
     w->ends[task] = end;
     w->lanes[task] = home;
     if (end > makespan) makespan = end;
+    if (end - p->due_ns[task] > late) late = end - p->due_ns[task];
     if (order) order[step] = task;
     if (starts) starts[task] = start;
     if (ends) ends[task] = end;
@@ -143,10 +148,10 @@ static int64_t decode(const list_problem *p, workspace *w, const double *keys, i
     for (int32_t i = w->first_reader[task]; i < w->first_reader[task + 1]; ++i)
       if (!--w->waiting[w->readers[i]]) push(w->heap, &size, keys, w->readers[i]);
   }
-  return makespan;
+  return makespan + LATE * late;
 }
 
-/* When each of `count` lists is done; `keys` has 2 * num_tasks for each. Returns 0 if memory runs
+/* The length of each of `count` lists; `keys` has 2 * num_tasks for each. Returns 0 if memory runs
  * out. */
 int tvm_ios_list_lengths(const list_problem *p, int64_t count, const double *keys,
                          int64_t *lengths) {

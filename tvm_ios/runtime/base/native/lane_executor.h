@@ -122,7 +122,8 @@ typedef struct {
   Plan* (*plan_load)(const void* bytes, size_t size, int32_t device_type, int32_t device_id);
   size_t (*plan_place_all)(Plan* plan, void* arena, void* const* own);
   void (*plan_bind)(Plan* plan, int32_t number, TVMKernel kernel, void* resource, int32_t serial);
-  Program* (*plan_program)(const Plan* plan, int32_t num_homes, int32_t poison, TraceRow* trace);
+  Program* (*plan_program)(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
+                           TraceRow* trace);
   void (*plan_free)(Plan* plan);
   void (*program_free)(Program* program);
   int (*run)(Pool* pool, Program* program, int64_t number, int64_t max_ns, int assemble,
@@ -136,7 +137,7 @@ typedef struct {
 } Executor;
 
 /* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
-#define EXECUTOR_VERSION 5
+#define EXECUTOR_VERSION 6
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -212,20 +212,31 @@ static int poison_program(Program* program, const Plan* plan) {
   return 1;
 }
 
-/* A program of all groups of a plan, on as many lanes as there are homes; the plan must outlive it.
- * NULL without memory. */
-Program* tvm_ios_plan_program(const Plan* plan, int32_t num_homes, int32_t poison,
+/* A program of the groups of some parts of a plan, of all where parts is 0, on as many lanes as
+ * there are homes; the plan must outlive it. NULL without memory.
+ *
+ * Groups of other parts stay as points of order, without launches: what shares bytes of the arena
+ * is never alive together in this order, and would be in one of data alone. */
+Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
                               TraceRow* trace) {
   const PlanImage* image = &plan->image;
-  int32_t groups = image->header->num_groups, count = image->rows[groups];
-  Launch** launches = malloc(sizeof *launches * ((size_t)count + 1));
-  int32_t* homes = malloc(sizeof *homes * ((size_t)groups + 1));
+  Launch* from = plan->launches + (parts ? 2 * image->header->num_launches : 0);
+  int32_t groups = image->header->num_groups, count = 0;
+  Launch** launches = malloc(sizeof *launches * ((size_t)image->rows[groups] + 1));
+  int32_t* homes = malloc(2 * sizeof *homes * ((size_t)groups + 1));
+  int32_t* rows = homes + groups + 1;
   Program* program = NULL;
   if (launches && homes) {
-    for (int32_t i = 0; i < count; ++i) launches[i] = &plan->launches[i];
-    /* What was scheduled for more lanes runs on these, too. */
-    for (int32_t i = 0; i < groups; ++i) homes[i] = image->groups[i].home % num_homes;
-    program = tvm_ios_program_create(groups, launches, image->rows, image->successor_rows,
+    rows[0] = 0;
+    for (int32_t i = 0; i < groups; ++i) {
+      /* What was scheduled for more lanes runs on these, too. */
+      homes[i] = image->groups[i].home % num_homes;
+      if (!parts || parts & image->groups[i].parts)
+        for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at)
+          launches[count++] = &from[at];
+      rows[i + 1] = count;
+    }
+    program = tvm_ios_program_create(groups, launches, rows, image->successor_rows,
                                      image->successors, homes, num_homes, trace);
   }
   free(launches);

@@ -11,7 +11,8 @@
 #include "tvm_abi.h"
 
 #define PLAN_IMAGE_MAGIC "tvm-ios plan"
-#define PLAN_IMAGE_VERSION 4
+#define PLAN_IMAGE_VERSION 5
+#define MOST_PARTS 32 /* bits that name them, one of which is the sign */
 
 typedef struct {
   char magic[12];
@@ -26,7 +27,8 @@ typedef struct {
   int32_t processor;     /* text: the instruction sets it needs, a space between two */
   int32_t call_function; /* text: function of C that makes calls of libraries; "" for Python */
   int32_t num_buffers, num_tensors, num_extents, num_call_words, num_inputs, num_outputs;
-  int32_t num_launches, num_arguments, num_groups, num_successors, num_calls, text_bytes;
+  int32_t num_launches, num_arguments, num_groups, num_successors, num_parts;
+  int32_t num_calls, text_bytes, unused;
 } PlanHeader;
 
 enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };
@@ -55,6 +57,7 @@ typedef struct {
   int32_t name; /* text */
   int32_t tensor;
   int32_t is_parameter;
+  int32_t parts; /* bit i: part i reads it */
 } PlanInput;
 
 typedef struct {
@@ -63,7 +66,7 @@ typedef struct {
   int32_t arguments;     /* number of the first one: inputs, then outputs */
   int32_t num_inputs;
   int32_t num_outputs;
-  int32_t serial; /* its parallel regions stay on one lane */
+  int32_t serial; /* its parallel regions stay on one lane; bits: in all runs, in those of parts */
   int32_t call;      /* number of the library's call that computes it; -1: a kernel does */
   int32_t call_data; /* text: the call in JSON; -1: there is none */
   int32_t operator_index;
@@ -72,8 +75,14 @@ typedef struct {
 typedef struct {
   int32_t stage;
   int32_t position;
-  int32_t home; /* the lane that should run it */
+  int32_t home;  /* the lane that should run it */
+  int32_t parts; /* bit i: outputs of part i need what it computes */
 } PlanGroup;
+
+typedef struct { /* a model of several that were joined; outputs of parts follow each other */
+  int32_t name; /* text */
+  int32_t num_outputs;
+} PlanPart;
 
 typedef struct {
   const PlanHeader* header;
@@ -89,6 +98,7 @@ typedef struct {
   const PlanGroup* groups;
   const int32_t* successor_rows; /* per group, plus one */
   const int32_t* successors;
+  const PlanPart* parts;
   const char* texts;
 } PlanImage;
 
@@ -111,7 +121,7 @@ typedef struct { /* a kernel of a launch, or a call in place of it */
  * places also between runs. */
 typedef struct {
   PlanImage image;
-  Launch* launches; /* as planned, and then all of them once more, on one lane each */
+  Launch* launches; /* as planned, once more on one lane each, once more as in runs of parts */
   DLTensor* tensors;
   char** places;    /* where each buffer begins */
   int32_t* firsts;  /* of each buffer, one of its tensors; -1: it has none */

@@ -111,6 +111,18 @@ static int are_calls(const PlanImage* image) {
   return at == end;
 }
 
+/* Parts have names, and together the outputs of the network. */
+static int are_parts(const PlanImage* image) {
+  int64_t outputs = 0;
+  for (int32_t i = 0; i < image->header->num_parts; ++i) {
+    const PlanPart* part = &image->parts[i];
+    if (!is_text(image, part->name) || part->num_outputs < 0) return 0;
+    outputs += part->num_outputs;
+  }
+  return !image->header->num_parts ||
+         (image->header->num_parts < MOST_PARTS && outputs == image->header->num_outputs);
+}
+
 #define REQUIRE_EACH(what, count, holds) \
   for (int32_t i = 0; i < (count); ++i)  \
     if (!(holds)) return damaged(what, i)
@@ -120,7 +132,7 @@ static int is_sound(const PlanImage* image) {
   if (header->lanes < 1 || header->tasks_per_lane < 1 || header->spin_ns < 0 ||
       header->arena_bytes < 0 || header->num_calls < 0 || !is_text(image, header->refused) ||
       !is_text(image, header->processor) || !is_text(image, header->call_function) ||
-      image->texts[header->text_bytes - 1] || !are_calls(image) ||
+      image->texts[header->text_bytes - 1] || !are_calls(image) || !are_parts(image) ||
       !are_rows(image->rows, header->num_groups, header->num_launches) ||
       !are_rows(image->successor_rows, header->num_groups, header->num_successors))
     return damaged("table", 0);
@@ -161,7 +173,7 @@ static int read_image(PlanImage* image, const char* bytes, size_t size) {
   const int32_t counts[] = {header->num_buffers,    header->num_tensors,   header->num_extents,    header->num_call_words,
                             header->num_inputs,     header->num_outputs,   header->num_launches,
                             header->num_arguments,  header->num_groups,    header->num_successors,
-                            header->text_bytes};
+                            header->num_parts,      header->text_bytes};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i)
     if (!within(counts[i], (int64_t)size + 1)) return damaged("number", (int64_t)i);
   const char* at = bytes + sizeof *header;
@@ -178,6 +190,7 @@ static int read_image(PlanImage* image, const char* bytes, size_t size) {
   image->groups = next_array(&at, groups, sizeof *image->groups);
   image->successor_rows = next_array(&at, groups + 1, sizeof *image->successor_rows);
   image->successors = next_array(&at, header->num_successors, sizeof *image->successors);
+  image->parts = next_array(&at, header->num_parts, sizeof *image->parts);
   image->texts = next_array(&at, header->text_bytes, 1);
   if (at != bytes + size || !header->text_bytes) return damaged("end", at - bytes);
   return is_sound(image);
@@ -201,10 +214,13 @@ static void describe_launch(Plan* plan, int32_t number, TVMValue* arguments, int
   Launch launch = {.arguments = arguments + from->arguments,
                    .type_codes = codes,
                    .num_arguments = from->num_inputs + from->num_outputs,
-                   .serial = from->serial};
+                   .serial = from->serial & 1};
+  int32_t count = plan->image.header->num_launches;
   plan->launches[number] = launch;
   launch.serial = 1;
-  plan->launches[plan->image.header->num_launches + number] = launch;
+  plan->launches[count + number] = launch;
+  launch.serial = from->serial >> 1 & 1;
+  plan->launches[2 * count + number] = launch;
 }
 
 /* An image in memory of our own: the caller's bytes may lie anywhere, and end anywhere. */
@@ -227,7 +243,7 @@ void tvm_ios_plan_free(Plan* plan) {
 Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int32_t device_id) {
   PlanImage image;
   if (!copy_image(&image, bytes, size)) return NULL;
-  size_t launches = 2 * (size_t)image.header->num_launches;
+  size_t launches = 3 * (size_t)image.header->num_launches;
   size_t tensors = (size_t)image.header->num_tensors;
   size_t arguments = (size_t)image.header->num_arguments;
   size_t buffers = (size_t)image.header->num_buffers;
@@ -292,7 +308,7 @@ size_t tvm_ios_plan_place_all(Plan* plan, void* arena, void* const* own) {
 /* Give a launch its kernel; `serial` keeps its parallel regions on one lane in any case. */
 void tvm_ios_plan_bind(Plan* plan, int32_t number, TVMKernel kernel, void* resource,
                        int32_t serial) {
-  for (int32_t i = number; i < 2 * plan->image.header->num_launches;
+  for (int32_t i = number; i < 3 * plan->image.header->num_launches;
        i += plan->image.header->num_launches) {
     plan->launches[i].kernel = kernel;
     plan->launches[i].resource = resource;
@@ -306,7 +322,8 @@ void tvm_ios_plan_bind_all(Plan* plan, const BoundKernel* kernels) {
     tvm_ios_plan_bind(plan, i, kernels[i].kernel, kernels[i].resource, kernels[i].serial);
 }
 
-/* The first launch as planned; as many again, on one lane each, follow the last. */
+/* The first launch as planned; as many again, on one lane each, follow the last, and as many as in
+ * runs of parts. */
 Launch* tvm_ios_plan_launches(Plan* plan) { return plan->launches; }
 
 DLTensor* tvm_ios_plan_tensors(Plan* plan) { return plan->tensors; }

@@ -43,8 +43,13 @@ tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes);
 int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model);
 int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model);
 
-/* The number of the input of this name, -1 if there is none. */
+/* The number of the input of this name, -1 if there is none. Of several models it is
+ * model__input, where they do not share it. */
 int32_t tvm_ios_model_find_input(const tvm_ios_model* model, const char* name);
+
+/* The number of an output of several models, -1 if there is none of this name: the model's, or
+ * model__0, model__1 where it has several. */
+int32_t tvm_ios_model_find_output(const tvm_ios_model* model, const char* name);
 
 int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor);
 int tvm_ios_model_output(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor);
@@ -55,6 +60,10 @@ int tvm_ios_model_set_input(tvm_ios_model* model, int32_t index, const void* dat
 int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, size_t size_bytes);
 
 int tvm_ios_model_run(tvm_ios_model* model);
+
+/* A file of several models: run those of these names alone, a name or more. Outputs of the others
+ * stay as they are. */
+int tvm_ios_model_run_parts(tvm_ios_model* model, const char* const* names, int32_t count);
 
 /* Join its threads and free its memory; NULL is fine. */
 void tvm_ios_model_close(tvm_ios_model* model);

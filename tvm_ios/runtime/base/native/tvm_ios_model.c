@@ -97,6 +97,12 @@ static int tvm_failed(const Tvm* tvm, const char* what) {
 
 /* ---- the model ---- */
 
+typedef struct PartsProgram {
+  int32_t parts; /* the bits of those that run */
+  Program* program;
+  struct PartsProgram* next;
+} PartsProgram;
+
 struct tvm_ios_model {
   Tvm tvm;
   const Executor* executor;
@@ -107,8 +113,10 @@ struct tvm_ios_model {
   size_t size_bytes;
   void* module;
   void* library;
+  int32_t lanes;
   Pool* pool;
   Program* program;
+  PartsProgram* of_parts; /* programs of parts that have run */
   void* arena;           /* memory of activations, then of inputs and outputs */
   DLTensor** parameters; /* by input; NULL where it is no parameter */
   void** packed;         /* kernel of each launch as a function of TVM; NULL where it is a symbol */
@@ -382,8 +390,9 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
                          .get_last_error = model->tvm.last_error,
                          .cpus = cores,
                          .num_cpus = num_cores};
+  model->lanes = lanes;
   model->pool = model->executor->pool_create(&options);
-  if (model->pool) model->program = model->executor->plan_program(model->plan, lanes, 0, NULL);
+  if (model->pool) model->program = model->executor->plan_program(model->plan, 0, lanes, 0, NULL);
   return model->program ? 0 : fail("no memory for a program of %d groups", header->num_groups);
 }
 
@@ -403,6 +412,11 @@ static int allocate_tables(tvm_ios_model* model) {
 static void free_model(tvm_ios_model* model) {
   /* The library goes last: the executor, and all that TVM's module made, is code of it. */
   if (model->program) model->executor->program_free(model->program);
+  for (PartsProgram *each = model->of_parts, *next; each; each = next) {
+    next = each->next;
+    model->executor->program_free(each->program);
+    free(each);
+  }
   if (model->pool) model->executor->pool_free(model->pool);
   for (int32_t i = 0; model->packed && i < model->plan->image.header->num_launches; ++i)
     if (model->packed[i]) model->tvm.free_function(model->packed[i]);
@@ -469,6 +483,27 @@ int32_t tvm_ios_model_find_input(const tvm_ios_model* model, const char* name) {
   for (int32_t i = 0; i < model->num_inputs; ++i)
     if (!strcmp(input_name(model, i), name)) return i;
   return fail("there is no input named %s; there are %d", name, model->num_inputs);
+}
+
+/* Whether a name is that of output `place` of a part. */
+static int names_output(const char* name, const char* part, int32_t place, int32_t outputs) {
+  size_t length = strlen(part);
+  char number[16] = "";
+  if (outputs > 1) snprintf(number, sizeof number, "__%d", place);
+  return !strncmp(name, part, length) && !strcmp(name + length, number);
+}
+
+int32_t tvm_ios_model_find_output(const tvm_ios_model* model, const char* name) {
+  clear_error();
+  const PlanImage* image = &model->plan->image;
+  int32_t number = 0;
+  for (int32_t i = 0; i < image->header->num_parts; ++i)
+    for (int32_t place = 0; place < image->parts[i].num_outputs; ++place, ++number)
+      if (names_output(name, text_of(model, image->parts[i].name), place,
+                       image->parts[i].num_outputs))
+        return number;
+  return fail("there is no output named %s; only those of several models have names, and there are "
+              "%d models", name, image->header->num_parts);
 }
 
 static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
@@ -539,15 +574,78 @@ static void fail_in_launch(const tvm_ios_model* model, const PlanLaunch* launch)
        text_of(model, launch->operator_name), *text ? text : model->executor->failed_text());
 }
 
-int tvm_ios_model_run(tvm_ios_model* model) {
-  clear_error();
-  pthread_mutex_lock(&model->lock);
-  int status = model->executor->run(model->pool, model->program, 1, 0, 0, NULL, NULL);
+/* The launch at a position of a run of some parts, of all where parts is 0. */
+static const PlanLaunch* launch_at(const tvm_ios_model* model, int32_t parts, int32_t position) {
+  const PlanImage* image = &model->plan->image;
+  for (int32_t i = 0; i < image->header->num_groups; ++i) {
+    if (parts && !(parts & image->groups[i].parts)) continue;
+    int32_t count = image->rows[i + 1] - image->rows[i];
+    if (position < count) return &image->launches[image->rows[i] + position];
+    position -= count;
+  }
+  return NULL;
+}
+
+/* Run a program of some parts, whose bits are known; the lock is taken. */
+static int run_program(tvm_ios_model* model, Program* program, int32_t parts) {
+  int status = model->executor->run(model->pool, program, 1, 0, 0, NULL, NULL);
   if (status == RUN_FAILED) {
-    fail_in_launch(model, &model->plan->image.launches[model->executor->failed_position()]);
+    fail_in_launch(model, launch_at(model, parts, model->executor->failed_position()));
   } else if (status) {
     fail("the lanes cannot be started: raise the limit of threads (ulimit -u) or use fewer lanes");
   }
-  pthread_mutex_unlock(&model->lock);
   return status ? -1 : 0;
+}
+
+int tvm_ios_model_run(tvm_ios_model* model) {
+  clear_error();
+  pthread_mutex_lock(&model->lock);
+  int status = run_program(model, model->program, 0);
+  pthread_mutex_unlock(&model->lock);
+  return status;
+}
+
+/* The bits of the parts of these names; -1 if one is unknown, or there is none. */
+static int32_t parts_named(const tvm_ios_model* model, const char* const* names, int32_t count) {
+  const PlanImage* image = &model->plan->image;
+  int32_t parts = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    int32_t at = 0, num_parts = image->header->num_parts;
+    while (at < num_parts && strcmp(names[i], text_of(model, image->parts[at].name))) ++at;
+    if (at == num_parts) return fail("there is no part named %s; there are %d", names[i], num_parts);
+    parts |= 1 << at;
+  }
+  return parts ? parts : fail("%d parts were named; name one or more", count);
+}
+
+/* The program of some parts, made when it is first asked for; NULL without memory. */
+static Program* program_of(tvm_ios_model* model, int32_t parts) {
+  for (PartsProgram* each = model->of_parts; each; each = each->next)
+    if (each->parts == parts) return each->program;
+  PartsProgram* made = malloc(sizeof *made);
+  Program* program = made ? model->executor->plan_program(model->plan, parts, model->lanes, 0, NULL)
+                          : NULL;
+  if (!program) {
+    free(made);
+    fail("no memory for a program of %d groups", model->plan->image.header->num_groups);
+    return NULL;
+  }
+  *made = (PartsProgram){parts, program, model->of_parts};
+  model->of_parts = made;
+  return program;
+}
+
+int tvm_ios_model_run_parts(tvm_ios_model* model, const char* const* names, int32_t count) {
+  clear_error();
+  int32_t parts = parts_named(model, names, count);
+  if (parts < 0) return -1;
+  if (!launch_at(model, parts, 0)) return 0; /* they compute nothing, and nobody would end the run */
+  /* All of them run side by side, as they were scheduled. */
+  if (parts == (int32_t)((1u << model->plan->image.header->num_parts) - 1))
+    return tvm_ios_model_run(model);
+  pthread_mutex_lock(&model->lock);
+  Program* program = program_of(model, parts);
+  int status = program ? run_program(model, program, parts) : -1;
+  pthread_mutex_unlock(&model->lock);
+  return status;
 }

@@ -1,0 +1,125 @@
+"""Several models as one Relay module: their inputs and outputs side by side, parameters bound.
+
+All that follows sees one network. Its parts go with the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from tvm_ios.core.parts import SEPARATOR, Part, require_part_names
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.relay.inputs import check_module, check_parameters
+from tvm_ios.relay.module_attributes import rest_of, with_parts
+from tvm_ios.relay.transforms.bound_model import with_parameters
+from tvm_ios.support.near_name import did_you_mean
+
+__all__ = ["joined_module"]
+
+
+def joined_module(
+    models: Mapping[str, tuple[tvm.IRModule, Mapping[str, Any] | None]],
+    share: Collection[str] = (),
+) -> tvm.IRModule:
+    """One module of several models, by the name of their part, with their parameters.
+
+    Parameters
+    ----------
+    models
+        Modules of static shapes with their parameters; None where weights are inputs on purpose.
+    share
+        Inputs that are one for all models which have them; others are named ``part__input``.
+
+    Raises
+    ------
+    OptionError
+        If names are unfit, or an input to be shared is of several shapes, or in one model only.
+    ModelError
+        If a model is unfit for the graph executor, its parameters do not fit, or onnxruntime runs
+        the rest of it.
+    """
+    require_part_names(list(models))
+    mains = {name: _bound_main(name, *model) for name, model in models.items()}
+    _require_shared(share, mains)
+    inputs: dict[str, relay.Var] = {}
+    outputs: list[relay.Expr] = []
+    parts = []
+    for name, main in mains.items():
+        named = {_name_of(name, each.name_hint, share): each for each in main.params}
+        for full, each in named.items():
+            inputs.setdefault(full, relay.Var(full, each.checked_type))
+        renamed = {each: inputs[full] for full, each in named.items()}
+        own = _outputs(relay.bind(main.body, renamed))
+        numbers = range(len(outputs), len(outputs) + len(own))
+        outputs += own
+        parts.append(Part(name=name, inputs=tuple(named), outputs=tuple(numbers)))
+    body = relay.Tuple(outputs)
+    module = tvm.IRModule.from_expr(relay.Function(list(inputs.values()), body))
+    return with_parts(relay.transform.InferType()(module), parts)
+
+
+def _bound_main(
+    name: str, module: tvm.IRModule, params: Mapping[str, Any] | None
+) -> relay.Function:
+    """Typed main function of a part, whose parameters are constants."""
+    rest = rest_of(module) if isinstance(module, tvm.IRModule) else None
+    if rest is not None:
+        raise ModelError(
+            f"part {name!r}: {rest.text}, which is for single models; compile it alone"
+        )
+    try:
+        typed = check_module(module)
+        return with_parameters(typed, check_parameters(typed["main"], params))["main"]
+    except ModelError as error:
+        raise ModelError(f"part {name!r}: {error}") from error
+
+
+def _outputs(body: relay.Expr) -> list[relay.Expr]:
+    """Outputs of a function's body, tuples in tuples flattened as the graph executor does it."""
+    if isinstance(body, relay.Tuple):
+        return [each for field in body.fields for each in _outputs(field)]
+    type_ = relay.transform.InferTypeLocal(body)
+    if not isinstance(type_, tvm.ir.TupleType):
+        return [body]
+    fields = (relay.TupleGetItem(body, place) for place in range(len(type_.fields)))
+    return [each for field in fields for each in _outputs(field)]
+
+
+def _name_of(part: str, name: str, share: Collection[str]) -> str:
+    return name if name in share else f"{part}{SEPARATOR}{name}"
+
+
+def _require_shared(share: Collection[str], mains: Mapping[str, relay.Function]) -> None:
+    for name in share:
+        types = {
+            part: each.checked_type
+            for part, main in mains.items()
+            for each in main.params
+            if each.name_hint == name
+        }
+        if not types:
+            known = {each.name_hint for main in mains.values() for each in main.params}
+            there = ", ".join(sorted(known)) or "none"
+            raise OptionError(
+                f"input {name!r} is to be shared, but no part has it; inputs are {there}"
+                f"{did_you_mean(name, known)}"
+            )
+        if len(types) == 1:
+            raise OptionError(
+                f"input {name!r} is to be shared, but only part {next(iter(types))!r} has it; "
+                "leave it out of share"
+            )
+        if len({str(type_) for type_ in types.values()}) > 1:
+            told = ", ".join(f"{part}: {_told(type_)}" for part, type_ in types.items())
+            raise OptionError(
+                f"input {name!r} is to be shared, but its shapes or types differ ({told}); leave "
+                "it out of share, or give the models the same"
+            )
+
+
+def _told(type_: tvm.ir.TensorType) -> str:
+    return f"{type_.dtype} {[int(extent) for extent in type_.shape]}"
