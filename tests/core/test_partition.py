@@ -128,3 +128,37 @@ def test_thousand_operators_of_every_shape():
 def test_limits_nobody_can_keep(size, states):
     with pytest.raises(OptionError, match="max_block_size"):
         split_operators([0], [0], max_block_size=size, max_block_states=states)
+
+
+def diamonds(count, begin=0):
+    """Predecessors of diamonds one after another, with numbers that begin at some operator."""
+    rows, last = [], []
+    for _ in range(count):
+        top = begin + len(rows)
+        rows += [last, [top], [top], [top + 1, top + 2]]
+        last = [top + 3]
+    return rows
+
+
+def test_what_has_no_data_in_common_is_cut_as_it_is_alone():
+    one, other = diamonds(3), diamonds(4)
+    both = make_graph([*one, *diamonds(4, begin=len(one))])
+    limits = {"max_block_size": 8, "max_block_states": 100}
+    found = partition_graph(both, **limits)
+    alone = [
+        tuple(begin + index for index in block.operators)
+        for begin, rows in ((0, one), (len(one), other))
+        for block in partition_graph(make_graph(rows)).blocks
+    ]
+    assert [block.operators for block in found.blocks] == alone
+    assert "28 operators was split" in found.notes[0]
+    assert len(partition_graph(both, max_block_size=64, max_block_states=10_000).blocks) == 1
+
+
+def test_parts_are_told_apart_even_where_their_operators_take_turns():
+    one, other = diamonds(3), diamonds(3)
+    mixed = [
+        [2 * p + side for p in rows[n]] for n in range(12) for side, rows in ((0, one), (1, other))
+    ]
+    found = partition_graph(make_graph(mixed), max_block_size=8, max_block_states=100)
+    assert all(len({index % 2 for index in block.operators}) == 1 for block in found.blocks)

@@ -2,7 +2,8 @@
 
 A block ends where a single operator separates all that comes before it from all that comes after
 it; no stage can usefully cross such an operator. Segments that are still too long or too wide for
-the dynamic programme are split further, with a note, which may cost some of the optimum.
+the dynamic programme are split further, with a note, which may cost some of the optimum: first into
+what has no data in common, such as several models that were joined, which then run in turn.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def partition_graph(
             if len(pieces) > 1:
                 pieces = [
                     piece
-                    for narrow in _cut(block, predecessors, allow_loose_ends=True)
+                    for part in _components(block, predecessors)
+                    for narrow in _cut(part, predecessors, allow_loose_ends=True)
                     for piece in split_operators(
                         narrow,
                         predecessors,
@@ -172,6 +174,22 @@ def _segments(graph: OperatorGraph) -> list[tuple[tuple[int, ...], bool]]:
             segments.append((tuple(ordinary[phase]), False))
         segments.extend(((barrier,), True) for barrier in barriers.get(phase, ()))
     return segments
+
+
+def _components(operators: Sequence[int], predecessors: Sequence[int]) -> list[tuple[int, ...]]:
+    """Operators by what they have to do with each other, such as the parts of a joined network."""
+    joined: list[tuple[int, tuple[int, ...]]] = []
+    for operator in operators:
+        touched, members = 1 << operator, [operator]
+        apart = []
+        for mask, others in joined:
+            if mask & predecessors[operator]:
+                touched |= mask
+                members += others
+            else:
+                apart.append((mask, others))
+        joined = [*apart, (touched, tuple(members))]
+    return sorted(tuple(sorted(members)) for _, members in joined)
 
 
 def _cut(

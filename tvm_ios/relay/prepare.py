@@ -22,8 +22,9 @@ from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.quantised_products import QuantisedProducts
 from tvm_ios.errors import OptionError
 from tvm_ios.host import has_bfloat16
+from tvm_ios.relay.constants import equal_constants
 from tvm_ios.relay.context import pass_context
-from tvm_ios.relay.dataflow import all_calls, rebuild
+from tvm_ios.relay.dataflow import all_calls, graph_order, rebuild
 from tvm_ios.relay.extract import Extraction, extract, is_prepared, unlabelled_calls
 from tvm_ios.relay.functions.quantised import is_fake_quantize
 from tvm_ios.relay.inputs import CheckedModule, check_module, check_parameters, resolve_target
@@ -252,10 +253,16 @@ def heavy_operators(module: tvm.IRModule) -> int:
 
 
 def _portable(fused: tvm.IRModule) -> tvm.IRModule:
-    """Module without device annotations, which cannot even be parsed back, and without labels."""
+    """Module without device annotations, which cannot even be parsed back, and without labels.
+
+    Constants of equal values are one.
+    """
     main = fused["main"]
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in main.params]
     known: dict[relay.Expr, relay.Expr] = dict(zip(main.params, parameters, strict=True))
+    known |= equal_constants(
+        each for each in graph_order(main.body) if isinstance(each, relay.Constant)
+    )
     body = rebuild(main.body, known, unlabelled_calls())
     module = tvm.IRModule(
         {
