@@ -149,7 +149,7 @@ def options_of_call(
         chosen = replace(chosen, precision=changed)
     over = {"memory_limit_mb": memory_limit_mb, "deadlines_ms": deadlines_ms}
     given = {name: value for name, value in over.items() if value is not None}
-    return replace(chosen, search=with_changes(chosen.search, given))
+    return replace(chosen, search=with_changes(chosen.search, given)) if given else chosen
 
 
 def _of_effort(
