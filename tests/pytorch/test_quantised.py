@@ -17,6 +17,8 @@ from tvm import relay  # noqa: E402
 import tvm_ios  # noqa: E402
 from tests.pytorch.compiling import QUICK, compiled  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
+from tvm_ios.pytorch import program  # noqa: E402
+from tvm_ios.pytorch.agreement import QUANTISED, disagreement  # noqa: E402
 from tvm_ios.relay.dataflow import all_calls, is_call_of  # noqa: E402
 from tvm_ios.relay.functions.quantised import is_fake_quantize  # noqa: E402
 from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers  # noqa: E402
@@ -104,12 +106,20 @@ def test_values_are_those_of_torch(case, target):
         assert_within_a_step(executor.get_output(0).numpy(), wanted)
 
 
-def test_captured_models_are_compiled(case, parts, said):
+def test_captured_models_are_compiled(case, parts, said, monkeypatch):
     model, example, wanted = case
+    bounds = []
+
+    def compared(*given, max_relative_error):
+        bounds.append(max_relative_error)
+        return disagreement(*given, max_relative_error=max_relative_error)
+
+    monkeypatch.setattr(program, "disagreement", compared)
     options = replace(QUICK, build=replace(QUICK.build, libraries=None))
     with torch.inference_mode():
         found = compiled(model.forward, target=None, options=options, wait=True)(example)
     assert len(parts) == 1
+    assert bounds == [QUANTISED]
     assert not said()
     assert_within_a_step(found.numpy(), wanted)
 

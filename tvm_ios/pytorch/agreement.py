@@ -7,7 +7,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["disagreement"]
+__all__ = ["QUANTISED", "disagreement"]
+
+QUANTISED = 0.1
+"""Relative tolerance of models that round to whole numbers: what lies in the middle of two quanta
+may become either, and layers that follow make more of a quantum."""
 
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-2, torch.float16: 0.1}
 """Tolerances relative to a value and to the largest: above rounding errors, below wrong results."""

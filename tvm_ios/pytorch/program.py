@@ -18,12 +18,13 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.driver.later.begun_call import begin_tune
 from tvm_ios.driver.tune import tuned
 from tvm_ios.errors import ModelError
-from tvm_ios.pytorch.agreement import disagreement
+from tvm_ios.pytorch.agreement import QUANTISED, disagreement
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
 from tvm_ios.pytorch.improving import ImprovingPart
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart
 from tvm_ios.pytorch.takeable import gives_views, obstacles_by_call, takeable_parts
+from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.frontends.torch import (
     change_in_place,
     from_trace,
@@ -33,6 +34,7 @@ from tvm_ios.relay.frontends.torch import (
     with_constants,
 )
 from tvm_ios.relay.frontends.torch_operators import missing_operators
+from tvm_ios.relay.functions.quantised import DEQUANTIZE
 from tvm_ios.relay.inputs import weight_inputs
 
 __all__ = ["GraphProgram"]
@@ -241,6 +243,7 @@ def _compiled_part(
     trace = trace or traced(module, given)
     mod, params = from_trace(trace, given)
     names = input_names(trace, len(given))
+    rounds = any(is_call_of(call, DEQUANTIZE) for call in all_calls(mod["main"].body))
     if set(weight_inputs(mod["main"])) <= set(params):
         call = options.call(mod, params)
     else:  # an input in the place of a weight is one on purpose, and none that somebody forgot
@@ -253,6 +256,7 @@ def _compiled_part(
         wanted, inputs = pytree.tree_leaves(result), pytree.tree_leaves(given)
         low = model.schedule.low is not None
         bound = options.chosen.precision.max_relative_error if low else 0.0
+        bound = max(bound, QUANTISED) if rounds else bound
         if difference := disagreement(found, wanted, inputs, max_relative_error=bound):
             allowed = f" in bfloat16 by more than max_relative_error={bound:g}" if low else ""
             raise ModelError(
