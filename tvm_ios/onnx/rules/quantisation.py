@@ -127,18 +127,25 @@ _AS_OPERANDS = frozenset(
 """Operators of numbers that are never negative, which make some that are not, either."""
 
 
-def _is_never_negative(value: ir.Value | None) -> bool:
+def _is_never_negative(value: ir.Value) -> bool:
     """True for numbers that are at least 0 by what computes them."""
-    node = None if value is None else value.producer()
-    if node is None:
-        return False
-    if node.op_type == "Clip":
-        least = constant(optional(node, 1))
-        return least is not None and bool(least >= 0)
-    if node.op_type in _NEVER_NEGATIVE:
-        return True
-    count = 1 if node.op_type == "Reshape" else len(node.inputs)
-    return node.op_type in _AS_OPERANDS and all(map(_is_never_negative, node.inputs[:count]))
+    pending: list[ir.Value | None] = [value]
+    seen: set[ir.Value] = set()
+    while pending:
+        each = pending.pop()
+        node = None if each is None else each.producer()
+        if each is None or node is None:
+            return False
+        if each in seen or node.op_type in _NEVER_NEGATIVE:
+            continue
+        seen.add(each)
+        least = constant(optional(node, 1)) if node.op_type == "Clip" else None
+        if least is not None and least >= 0:
+            continue
+        if node.op_type not in _AS_OPERANDS:
+            return False
+        pending += node.inputs[: 1 if node.op_type == "Reshape" else None]
+    return True
 
 
 @rule("Cast")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import tvm
@@ -109,26 +110,14 @@ class WholeWeights:
         if factor in parameters:
             product = relay.multiply(product, factor)
         known: dict[relay.Expr, relay.Expr] = {self.product: product}
-        if ending is None:
-            body = rebuild(function.body, known, copy_call)
-        else:
-            is_last = result is not None and ending.call == function.body
-            zero = 0
-            if result is not None and is_last:
-                result = replace(result, scale=1.0)
-                if ending.bias is not None and not ending.bends:
-                    zero, result = result.zero_point, replace(result, zero_point=0)
+        make = copy_call
+        if ending is not None:
+            zero, result = ending.zero_and_type(function, result)
+            make = partial(ending.copied, is_kept=result is None or ending.call != function.body)
             if ending.bias is not None:
                 bias = values_of(call.args[ending.bias]).astype("float64") / step + zero
                 arguments[ending.bias] = constant(bias.astype("float32"))
-
-            def call_of(old: relay.Call, new: list[relay.Expr]) -> relay.Expr:
-                if old != ending.call or is_last:
-                    return copy_call(old, new)
-                rounded = fake_quantize(new[0], replace(ending.stored, scale=1.0))
-                return relay.multiply(rounded, relay.const(np.float32(step)))
-
-            body = rebuild(function.body, known, call_of)
+        body = rebuild(function.body, known, make)
         whole = typed(relay.Function(parameters, body, attrs=function.attrs))
         return relay.Call(whole, arguments, call.attrs, call.type_args, call.span), made, result
 
@@ -156,6 +145,22 @@ class _Rounding:
     """Position of the bias."""
     bends: bool
     """True if what is below 0 becomes 0 before."""
+
+    def zero_and_type(
+        self, function: relay.Function, result: StoredType | None
+    ) -> tuple[int, StoredType | None]:
+        """Steps to add to the bias, and type in memory of a function's result in such steps."""
+        if result is None or self.call != function.body:
+            return 0, result
+        zero = 0 if self.bias is None or self.bends else result.zero_point
+        return zero, replace(result, scale=1.0, zero_point=result.zero_point - zero)
+
+    def copied(self, call: relay.Call, arguments: list[relay.Expr], *, is_kept: bool) -> relay.Expr:
+        """Copy of a call behind the product; of the rounding, where it is kept, by steps of 1."""
+        if call != self.call or not is_kept:
+            return copy_call(call, arguments)
+        rounded = fake_quantize(arguments[0], replace(self.stored, scale=1.0))
+        return relay.multiply(rounded, relay.const(np.float32(self.stored.scale)))
 
 
 def _rounding_behind(product: relay.Call, call: relay.Call) -> _Rounding | None:

@@ -23,7 +23,7 @@ from tvm_ios.runtime.libraries.onednn.tensors import (
 __all__ = ["PRIMITIVES", "STEPS", "call_data", "counts_of"]
 
 # The same number is CALL_DATA_VERSION in onednn_call.h, whose structures these are.
-_VERSION = 3
+_VERSION = 4
 _CALL = struct.Struct("6i")
 _WINDOW = struct.Struct("15q")
 _STEP = struct.Struct("2i2d")

@@ -10,7 +10,7 @@
 
 /* ---- as data: a CallData, then for the whole and for each part a PartData and its steps ---- */
 
-#define CALL_DATA_VERSION 3
+#define CALL_DATA_VERSION 4
 #define MOST_AXES 6
 #define MOST_STEPS 32 /* as oneDNN has it */
 #define ZEROS 2       /* zero points: of data, of weights */
