@@ -30,6 +30,7 @@ from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
+from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.several import are_several, joined
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
@@ -363,6 +364,8 @@ def _tune_race(given: TuneCall) -> TuneRace:
             decided = fitting.of(files)
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
+            if not options.device.is_remote:
+                racers |= part_contestant(racers, main, call.answers.parts, session, call)
             racers |= decided.racers(racers, main, session, call)
             racers = fitting_racers(racers, main.sequential_ns, call)
             if tuned is not None:
