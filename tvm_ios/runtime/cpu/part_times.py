@@ -20,7 +20,7 @@ LEAST_ROUNDS = 2
 MOST_S = 0.5
 """Seconds after which no round begins: on a busy machine a run may take many times as long."""
 SAMPLE_NS = 2_000_000
-"""Nanoseconds of a sample, at least that of one run."""
+"""Nanoseconds of a sample, at least those of one turn."""
 TRACES = 5
 
 
@@ -44,16 +44,20 @@ def least_ns_alone(executor: PlanModule) -> dict[str, int]:
 
 
 def _least_ns(executor: PlanModule, names: Sequence[str | None]) -> dict[str | None, int]:
-    """Least nanoseconds of runs of parts, of all where the name is None."""
+    """Least nanoseconds of runs of parts, of all where the name is None.
+
+    Runs take turns: repeated by itself a part finds its weights in caches that others empty.
+    """
     executor.run(**sample_inputs(executor.plan, _parameters(executor)))
-    numbers = {who: max(1, SAMPLE_NS // _warm_ns(executor, who)) for who in names}
+    number = max(1, SAMPLE_NS // sum(_warm_ns(executor, who) for who in names))
     samples: dict[str | None, list[float]] = {who: [] for who in names}
     begin_s = time.monotonic()
     for taken in range(ROUNDS):
         if taken >= LEAST_ROUNDS and time.monotonic() - begin_s > MOST_S:
             break
-        for who, number in numbers.items():
-            samples[who].append(executor.time_ns(number, parts=who) / number)
+        turns = [[executor.time_ns(1, parts=who) for who in names] for _ in range(number)]
+        for who, times in zip(names, zip(*turns, strict=True), strict=True):
+            samples[who].append(sum(times) / number)
     return {who: round(min(times)) for who, times in samples.items()}
 
 
