@@ -62,7 +62,8 @@ def test_parts_run_together_and_alone(compiled, tmp_path):
             alone = {event.operator for event in executor.trace(parts="a")}
             whole = {event.operator for event in executor.trace()}
             assert alone < whole
-            assert executor.time_ns(3, parts="a") > 0
+            # So many runs that some end before all that they skip was looked at.
+            assert executor.time_ns(2000, parts="a") > 0
 
 
 @pytest.mark.slow(1)

@@ -15,13 +15,14 @@ from tests import operator_graphs
 from tests.operator_graphs import CONV
 from tests.search.list_bounds import lower_bound_ns
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.partition import connected
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import OptionError, ScheduleError
 from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
 from tvm_ios.search.list_decoder import make_list_decoder
-from tvm_ios.search.list_schedule import OperatorTimes, list_problem, list_schedule
+from tvm_ios.search.list_schedule import OperatorTimes, list_problem, list_schedule, mixed_list
 from tvm_ios.search.list_search import ListOptions
 
 FEW = ListOptions(draws=40, moves=160)
@@ -215,3 +216,39 @@ def test_what_is_due_comes_in_time_where_any_list_has_it_so(case, lanes):
                 done_ns += times.alone_ns[index]
                 if index in needed and times.alone_ns[index]:
                     assert done_ns <= until_ns
+
+
+@given(case=cases(), data=st.data())
+def test_a_mixed_list_is_a_schedule_that_has_each_operator_as_it_came(case, data):
+    graph, times = case
+    behind = replace(
+        sequential_schedule(graph),
+        unsplit=(0,),
+        libraries=(LibraryOperators("onednn", tuple(range(len(graph)))),),
+    )
+    listed = list_schedule(graph, times, lanes=2, start=behind, options=FEW)
+    components = connected(range(len(graph)), graph.predecessor_masks())
+    assert sorted(index for row in components for index in row) == list(range(len(graph)))
+    taken = data.draw(st.sets(st.sampled_from(components)))
+    chosen = {index for row in taken for index in row}
+    mixed = mixed_list(replace(listed, libraries=()), behind, chosen)
+    verify_schedule(mixed, graph)
+    assert mixed.libraries[0].operators == tuple(
+        index for index in range(len(graph)) if index not in chosen
+    )
+    for index in range(len(graph)):
+        source, lane = (listed, listed.home_lanes[index]) if index in chosen else (behind, 0)
+        assert mixed.home_lanes[index] == lane
+        assert (index in mixed.unsplit) == (index in source.unsplit)
+    order = [index for stage in mixed.stages for index in stage.operators]
+    assert set(order[: len(chosen)]) == chosen
+
+
+def test_a_merge_across_both_is_no_mixed_list():
+    pair = tuple(op(name, convolution=CONV) for name in "ab")
+    graph = OperatorGraph("g", pair)
+    merged = replace(
+        make_schedule(graph, (Stage(((0,), (1,)), Strategy.MERGE),), "list"), home_lanes=(1, 1)
+    )
+    assert mixed_list(merged, sequential_schedule(graph), {0}) is None
+    assert mixed_list(merged, sequential_schedule(graph), {0, 1}).stages == merged.stages

@@ -15,7 +15,14 @@ from itertools import pairwise
 from tvm_ios.core.graph import OperatorGraph, bits_of
 from tvm_ios.errors import OptionError
 
-__all__ = ["Partition", "ScheduleBlock", "order_ideals", "partition_graph", "split_operators"]
+__all__ = [
+    "Partition",
+    "ScheduleBlock",
+    "connected",
+    "order_ideals",
+    "partition_graph",
+    "split_operators",
+]
 
 _SPLIT_DIVISOR = 8
 
@@ -63,7 +70,7 @@ def partition_graph(
             if len(pieces) > 1:
                 pieces = [
                     piece
-                    for part in _components(block, predecessors)
+                    for part in connected(block, predecessors)
                     for narrow in _cut(part, predecessors, allow_loose_ends=True)
                     for piece in split_operators(
                         narrow,
@@ -176,8 +183,11 @@ def _segments(graph: OperatorGraph) -> list[tuple[tuple[int, ...], bool]]:
     return segments
 
 
-def _components(operators: Sequence[int], predecessors: Sequence[int]) -> list[tuple[int, ...]]:
-    """Operators by what they have to do with each other, such as the parts of a joined network."""
+def connected(operators: Sequence[int], predecessors: Sequence[int]) -> list[tuple[int, ...]]:
+    """Operators in sets without data in common, such as the parts of a joined network.
+
+    ``predecessors`` has the direct ones of every operator of the graph, as bit masks.
+    """
     joined: list[tuple[int, tuple[int, ...]]] = []
     for operator in operators:
         touched, members = 1 << operator, [operator]

@@ -31,6 +31,7 @@ from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
+from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.several import are_several, joined
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
@@ -336,8 +337,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             in_bfloat16=options.precision.is_low,
         ),
     )
-    if target is None:
-        target = device.target
+    target = device.target if target is None else target
     with call.gate.stage(call.to_prepare("convert")):
         mod, params = converted_model(given.mod, given.params, target, conversion)
     changes = changes_for(
@@ -390,6 +390,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
             decided = fitting.of(files)
             main = schedule_build(built, session, call, search)
             racers = racers_of(main, session, call)
+            # Parts are timed alone on this machine only.
+            local_parts = () if options.device.is_remote else call.answers.parts
+            racers |= part_contestant(racers, main, local_parts, session, call)
             racers |= decided.racers(racers, main, session, call)
             racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
             if tuned is not None:

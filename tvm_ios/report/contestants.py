@@ -20,6 +20,8 @@ class Contestant(Enum):
     IOS = "ios"
     IOS_LIST = "ios + list"
     """List made from the IOS schedule: no stages, operators on lanes."""
+    PARTS = "each part as it is faster alone"
+    """List of a joined network in which parts that lose as a list are in order."""
     OWN_KERNELS = "sequential, TVM's kernels"
     """Sequential order without operator libraries; races where libraries compute operators."""
     UNTUNED_GREEDY = "greedy, untuned kernels"
@@ -46,6 +48,8 @@ ABOUT: Mapping[str, str] = MappingProxyType(
         Contestant.GREEDY.value: _GREEDY,
         Contestant.IOS.value: _SEARCHED,
         Contestant.IOS_LIST.value: _LISTED,
+        Contestant.PARTS.value: "parts that are faster alone as a list are one, and lanes take the "
+        "others in order where they have nothing else to do",
         Contestant.OWN_KERNELS.value: "sequential order without operator libraries",
         Contestant.UNTUNED_GREEDY.value: f"{_GREEDY}; kernels as TVM has them untuned",
         Contestant.UNTUNED_IOS.value: f"{_SEARCHED}; kernels as TVM has them untuned",

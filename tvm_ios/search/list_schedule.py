@@ -6,11 +6,11 @@ first list that ``list_search.py`` looks at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.plan.lanes import CORES, HandOver
 from tvm_ios.search.baselines import make_schedule
@@ -24,7 +24,7 @@ from tvm_ios.search.list_decoder import (
 )
 from tvm_ios.search.list_search import ListOptions, best_list
 
-__all__ = ["OperatorTimes", "list_problem", "list_schedule"]
+__all__ = ["OperatorTimes", "list_problem", "list_schedule", "mixed_list"]
 
 _FLOAT_BYTES = 4
 
@@ -221,3 +221,52 @@ def _runs(
         # A task that all lanes run together begins and ends a run on each of them.
         last_on = {} if timeline.helped[task] else last_on | {home: runs[-1]}
     return runs
+
+
+def mixed_list(
+    listed: InterOpSchedule, behind: InterOpSchedule, as_listed: Collection[int]
+) -> InterOpSchedule | None:
+    """List of some operators as they are listed, and behind it another schedule of the others.
+
+    Lanes take those behind where they have nothing else to do; without lanes of their own they are
+    on lane 0. Who computes an operator, and whether it is split, is as in the schedule that it is
+    from. None where a merge is of operators of both.
+
+    Parameters
+    ----------
+    listed
+        A list.
+    behind
+        A list or a sequential schedule of the same graph.
+    as_listed
+        Operators of the list; no others depend on them, nor they on others.
+    """
+    chosen = frozenset(as_listed)
+    stages = [stage for stage in listed.stages if not chosen.isdisjoint(stage.operators)]
+    if any(not chosen.issuperset(stage.operators) for stage in stages):
+        return None
+    stages += [stage for stage in behind.stages if chosen.isdisjoint(stage.operators)]
+    rows: dict[str, list[int]] = {}
+    for schedule, taken in ((listed, True), (behind, False)):
+        for row in schedule.libraries or ():
+            own = [index for index in row.operators if (index in chosen) is taken]
+            rows.setdefault(row.library, []).extend(own)
+    others = behind.home_lanes or (0,) * len(listed.home_lanes)
+    unsplit = {index for index in listed.unsplit if index in chosen}
+    unsplit |= {index for index in behind.unsplit if index not in chosen}
+    return replace(
+        listed,
+        stages=tuple(stages),
+        latency_ns=None,
+        home_lanes=tuple(
+            lane if index in chosen else other
+            for index, (lane, other) in enumerate(zip(listed.home_lanes, others, strict=True))
+        ),
+        unsplit=tuple(sorted(unsplit)),
+        libraries=None
+        if listed.libraries is None and behind.libraries is None
+        else tuple(
+            LibraryOperators(library=name, operators=tuple(sorted(own)))
+            for name, own in rows.items()
+        ),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from tvm_ios.measure.part_times import PartTime, PartTimes, waits_of
@@ -11,26 +12,22 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["ends_in_trace", "part_times", "times_in_trace"]
+__all__ = ["ends_in_trace", "least_ns_alone", "part_times", "times_in_trace"]
 
 ROUNDS = 15
 """Number of samples, the least of which counts: it is the one that others disturbed least."""
+LEAST_ROUNDS = 2
+MOST_S = 0.5
+"""Seconds after which no round begins: on a busy machine a run may take many times as long."""
 SAMPLE_NS = 2_000_000
-"""Nanoseconds of a sample, at least that of one run."""
+"""Nanoseconds of a sample, at least those of one turn."""
 TRACES = 5
 
 
 def part_times(executor: PlanModule) -> PartTimes:
     """Times of all parts together and of each alone, in rounds one after the other."""
-    names = [part.name for part in executor.parts]
-    executor.run(**sample_inputs(executor.plan, _parameters(executor)))
-    samples: dict[str | None, list[float]] = {None: [], **{name: [] for name in names}}
-    numbers = {who: max(1, SAMPLE_NS // _warm_ns(executor, who)) for who in samples}
-    for _ in range(ROUNDS):
-        for who, number in numbers.items():
-            samples[who].append(executor.time_ns(number, parts=who) / number)
+    least_ns = _least_ns(executor, [None, *_names(executor)])
     trace = min((executor.trace(2) for _ in range(TRACES)), key=_length_ns)
-    least_ns = {who: round(min(taken)) for who, taken in samples.items()}
     return PartTimes(
         together_ns=least_ns[None],
         traced_ns=_length_ns(trace),
@@ -39,6 +36,33 @@ def part_times(executor: PlanModule) -> PartTimes:
             for name, (done_ns, waits_ns) in times_in_trace(executor.plan, trace).items()
         ),
     )
+
+
+def least_ns_alone(executor: PlanModule) -> dict[str, int]:
+    """Least nanoseconds of each part alone, in rounds one after the other."""
+    return {str(who): ns for who, ns in _least_ns(executor, _names(executor)).items()}
+
+
+def _least_ns(executor: PlanModule, names: Sequence[str | None]) -> dict[str | None, int]:
+    """Least nanoseconds of runs of parts, of all where the name is None.
+
+    Runs take turns: repeated by itself a part finds its weights in caches that others empty.
+    """
+    executor.run(**sample_inputs(executor.plan, _parameters(executor)))
+    number = max(1, SAMPLE_NS // sum(_warm_ns(executor, who) for who in names))
+    samples: dict[str | None, list[float]] = {who: [] for who in names}
+    begin_s = time.monotonic()
+    for taken in range(ROUNDS):
+        if taken >= LEAST_ROUNDS and time.monotonic() - begin_s > MOST_S:
+            break
+        turns = [[executor.time_ns(1, parts=who) for who in names] for _ in range(number)]
+        for who, times in zip(names, zip(*turns, strict=True), strict=True):
+            samples[who].append(sum(times) / number)
+    return {who: round(min(times)) for who, times in samples.items()}
+
+
+def _names(executor: PlanModule) -> list[str]:
+    return [part.name for part in executor.parts]
 
 
 def times_in_trace(

@@ -212,35 +212,74 @@ static int poison_program(Program* program, const Plan* plan) {
   return 1;
 }
 
+/* The groups that run and wait for a group, also through groups that do not run; their number.
+ *
+ * numbers has that of each group in the program, -1 where it does not run; marks are those of groups
+ * that were met, of which none is `mark` yet. */
+static int32_t running_behind(const PlanImage* image, int32_t group, const int32_t* numbers,
+                              int32_t* marks, int32_t mark, int32_t* stack, int32_t* found) {
+  int32_t depth = 0, count = 0;
+  stack[depth++] = group;
+  while (depth) {
+    int32_t at = stack[--depth];
+    for (int32_t i = image->successor_rows[at]; i < image->successor_rows[at + 1]; ++i) {
+      int32_t next = image->successors[i];
+      if (marks[next] == mark) continue;
+      marks[next] = mark;
+      if (numbers[next] < 0) {
+        stack[depth++] = next;
+      } else {
+        if (found) found[count] = numbers[next];
+        ++count;
+      }
+    }
+  }
+  return count;
+}
+
 /* A program of the groups of some parts of a plan, of all where parts is 0, on as many lanes as
  * there are homes; the plan must outlive it. NULL without memory.
  *
- * Groups of other parts stay as points of order, without launches: what shares bytes of the arena
- * is never alive together in this order, and would be in one of data alone. */
+ * Groups keep the order that those of other parts give them: what shares bytes of the arena is never
+ * alive together in this order, and would be in one of data alone. */
 Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
                               TraceRow* trace) {
   const PlanImage* image = &plan->image;
   Launch* from = plan->launches + (parts ? 2 * image->header->num_launches : 0);
-  int32_t groups = image->header->num_groups, count = 0;
+  int32_t groups = image->header->num_groups, running = 0, count = 0;
+  size_t row = (size_t)groups + 1;
   Launch** launches = malloc(sizeof *launches * ((size_t)image->rows[groups] + 1));
-  int32_t* homes = malloc(2 * sizeof *homes * ((size_t)groups + 1));
-  int32_t* rows = homes + groups + 1;
+  int32_t* homes = calloc(6 * row, sizeof *homes);
+  int32_t *rows = homes + row, *numbers = rows + row, *marks = numbers + row, *stack = marks + row;
+  int32_t *successor_rows = stack + row, *successors = NULL;
   Program* program = NULL;
-  if (launches && homes) {
-    rows[0] = 0;
-    for (int32_t i = 0; i < groups; ++i) {
-      /* What was scheduled for more lanes runs on these, too. */
-      homes[i] = image->groups[i].home % num_homes;
-      if (!parts || parts & image->groups[i].parts)
-        for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at)
-          launches[count++] = &from[at];
-      rows[i + 1] = count;
-    }
-    program = tvm_ios_program_create(groups, launches, rows, image->successor_rows,
-                                     image->successors, homes, num_homes, trace);
+  if (!launches || !homes) goto done;
+  for (int32_t i = 0; i < groups; ++i) {
+    numbers[i] = -1;
+    if (parts && !(parts & image->groups[i].parts)) continue;
+    /* What was scheduled for more lanes runs on these, too. */
+    homes[running] = image->groups[i].home % num_homes;
+    for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at) launches[count++] = &from[at];
+    numbers[i] = running++;
+    rows[running] = count;
   }
+  for (int32_t i = 0; i < groups; ++i)
+    if (numbers[i] >= 0)
+      successor_rows[numbers[i] + 1] =
+          successor_rows[numbers[i]] +
+          running_behind(image, i, numbers, marks, 2 * i + 1, stack, NULL);
+  successors = malloc(sizeof *successors * ((size_t)successor_rows[running] + 1));
+  if (!successors) goto done;
+  for (int32_t i = 0; i < groups; ++i)
+    if (numbers[i] >= 0)
+      running_behind(image, i, numbers, marks, 2 * i + 2, stack,
+                     successors + successor_rows[numbers[i]]);
+  program = tvm_ios_program_create(running, launches, rows, successor_rows, successors, homes,
+                                   num_homes, trace);
+done:
   free(launches);
   free(homes);
+  free(successors);
   if (program && poison && !poison_program(program, plan)) {
     tvm_ios_program_free(program);
     return NULL;
