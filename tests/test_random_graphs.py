@@ -230,13 +230,13 @@ def pipeline() -> Pipeline:
 
 
 @pytest.mark.slow(15)
-@parts(usual=40, nightly=420)
+@parts(usual=40, nightly=420, quick=2)
 def test_any_graph(pipeline, count, request):
     check_many(pipeline, drawn(any_graph), count, request.node.name)
 
 
 @pytest.mark.slow(5)
-@parts(usual=15, nightly=75, quick=2)
+@parts(usual=15, nightly=75, quick=1)
 def test_any_graph_in_bfloat16(pipeline, count, request):
     name = request.node.name
     check_many(pipeline, drawn(averaged_graph), count, name, check_in_bfloat16)

@@ -267,7 +267,7 @@ def mergeable(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(drawn=mergeable(), batch=st.integers(1, 2), layout=st.sampled_from(["NCHW", "NHWC"]))
 def test_whatever_the_rule_allows_is_right(nets, drawn, batch, layout):
     kernels, strides, size = drawn

@@ -231,7 +231,7 @@ def _tuned(
     output: Path,
     budget: TimeBudget,
 ) -> CompiledModel:
-    """What the command line names, tuned; models so far lie in the output meanwhile."""
+    """Tuned model of a command line; models so far lie in its output meanwhile."""
     onnx_file, told, inputs = None, False, None
     if arguments.inputs is not None:
         # Loads NumPy, which other verbs and equal calls do without.

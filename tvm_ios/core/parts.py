@@ -33,7 +33,7 @@ MOST_PARTS = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One model of a joined network."""
+    """Part of a joined network: one of the models that it was made of."""
 
     name: str
     inputs: tuple[str, ...]

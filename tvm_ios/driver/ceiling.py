@@ -39,7 +39,7 @@ SHARE_OF_MEMORY = 0.66
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """What a lane may multiply besides float32."""
+    """Types of numbers that a lane multiplies besides float32."""
 
     in_bytes: bool = False
     """True if products of quantised models multiply bytes."""

@@ -1,4 +1,4 @@
-"""What goes with a Relay module as attributes: its parts, and the rest that onnxruntime runs."""
+"""Attributes of a Relay module: the parts of its network, and the rest that onnxruntime runs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_who_asks_a_device_runs_nothing_of_the_working_directory(loopback_tracke
 @pytest.mark.parametrize(
     "task",
     [
-        "conv2d",  # a batch of candidates
+        pytest.param("conv2d", marks=pytest.mark.full),  # a batch of candidates
         "search",  # stages are priced in a session of ours
     ],
 )
@@ -105,7 +105,7 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
     assert not processes_of(folder)
 
 
-@pytest.mark.parametrize("task", ["conv2d", "search"])
+@pytest.mark.parametrize("task", [pytest.param("conv2d", marks=pytest.mark.full), "search"])
 def test_what_a_lost_board_leaves_goes_to_another_that_is_alike(
     run_daemon, folder, order, tmp_path, start_rpc_server, elsewhere, task
 ):

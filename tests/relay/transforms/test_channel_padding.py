@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tvm
@@ -297,7 +299,8 @@ def test_random_networks_compute_the_same(nets, seed):
     ("network", "convolutions"),
     [
         pytest.param(by_name("nasnet_small_c44"), 49, marks=pytest.mark.full),
-        (squeezenet, 1),
+        pytest.param(squeezenet, 1, marks=pytest.mark.full),
+        (partial(squeezenet, image_size=64), 1),
     ],
 )
 def test_networks_compute_the_same(nets, network, convolutions):

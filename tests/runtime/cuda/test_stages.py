@@ -59,7 +59,9 @@ def test_tuning_keeps_a_schedule_on_several_streams(cuda_stand_in, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["autotvm", "auto_scheduler"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("autotvm", marks=pytest.mark.full), "auto_scheduler"]
+)
 def test_kernels_are_tuned_by_tvm(cuda_stand_in, tmp_path, backend):
     if backend == "auto_scheduler" and shutil.which("nvcc") is None:
         pytest.skip("auto_scheduler's builder compiles device code, which needs nvcc on PATH")

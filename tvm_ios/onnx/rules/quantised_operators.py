@@ -106,7 +106,7 @@ def of_two(node: ir.Node, op: Builder) -> Outputs:
 
 @rule(f"{MICROSOFT}.QLinearWhere")
 def choice(node: ir.Node, op: Builder) -> Outputs:
-    """One of two numbers, as a condition says."""
+    """Whole numbers of one tensor or another, as a condition says for each."""
     made = op.op("Where", required(node), _number(op, node, 1), _number(op, node, 4))
     return _whole(op, node, made, 7)
 

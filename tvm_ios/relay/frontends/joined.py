@@ -25,7 +25,7 @@ def joined_module(
     models: Mapping[str, tuple[tvm.IRModule, Mapping[str, Any] | None]],
     share: Collection[str] = (),
 ) -> tvm.IRModule:
-    """One module of several models, by the name of their part, with their parameters.
+    """Module of one network that several models are the parts of, with their parameters.
 
     Parameters
     ----------
