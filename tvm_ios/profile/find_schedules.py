@@ -31,7 +31,7 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices, with_choice
 from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant
-from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.baselines import due_first_schedule, greedy_schedule, sequential_schedule
 from tvm_ios.search.ceiling import most_gain
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -244,6 +244,8 @@ def find_schedules(
         else in_order,
         **{name: found.schedule for name, found in searches.items()},
     }
+    if due_ns:
+        schedules[Contestant.DUE_FIRST.value] = due_first_schedule(prices.graph, due_ns)
     for name, begun in lists.items():
         if begun in hopeless and not due_ns:
             continue

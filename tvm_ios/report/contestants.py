@@ -20,6 +20,8 @@ class Contestant(Enum):
     IOS = "ios"
     IOS_LIST = "ios + list"
     """List made from the IOS schedule: no stages, operators on lanes."""
+    DUE_FIRST = "sequential, due parts first"
+    """Sequential order in which parts with deadlines come first."""
     PARTS = "each part as it is faster alone"
     """List of a joined network in which parts that lose as a list are in order."""
     OWN_KERNELS = "sequential, TVM's kernels"
@@ -48,6 +50,8 @@ ABOUT: Mapping[str, str] = MappingProxyType(
         Contestant.GREEDY.value: _GREEDY,
         Contestant.IOS.value: _SEARCHED,
         Contestant.IOS_LIST.value: _LISTED,
+        Contestant.DUE_FIRST.value: "one operator after another, first those that parts with "
+        "deadlines need",
         Contestant.PARTS.value: "parts that are faster alone as a list are one, and lanes take the "
         "others in order where they have nothing else to do",
         Contestant.OWN_KERNELS.value: "sequential order without operator libraries",

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.errors import OptionError
 
-__all__ = ["greedy_schedule", "make_schedule", "sequential_schedule"]
+__all__ = ["due_first_schedule", "greedy_schedule", "make_schedule", "sequential_schedule"]
 
 
 def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
     """The schedule of one operator a stage, in graph order."""
     stages = tuple(Stage(((index,),)) for index in range(len(graph)))
     return make_schedule(graph, stages, "sequential")
+
+
+def due_first_schedule(graph: OperatorGraph, due_ns: Mapping[int, int]) -> InterOpSchedule:
+    """The schedule of one operator a stage, those that are due first with all that they need."""
+    latest_ns = [due_ns.get(index, math.inf) for index in range(len(graph))]
+    for index in range(len(graph) - 1, -1, -1):
+        for source in graph.operators[index].predecessors:
+            latest_ns[source] = min(latest_ns[source], latest_ns[index])
+    # What an operator reads is due no later, and stays before it where both are.
+    order = sorted(range(len(graph)), key=latest_ns.__getitem__)
+    return make_schedule(graph, tuple(Stage(((index,),)) for index in order), "due first")
 
 
 def greedy_schedule(graph: OperatorGraph, max_num_streams: int = 10) -> InterOpSchedule:

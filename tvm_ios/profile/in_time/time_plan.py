@@ -26,6 +26,7 @@ LISTS_S = 1.0
 """Seconds for one list of a network of some hundred operators, with room to spare."""
 PROMISING = (
     Contestant.SEQUENTIAL,
+    Contestant.DUE_FIRST,
     Contestant.PARTS,
     Contestant.IOS_LIST,
     Contestant.IOS,
