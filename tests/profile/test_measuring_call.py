@@ -67,7 +67,9 @@ def test_pricing_and_races_of_a_call_wait_once(
         assert call.patience.spent_ns == spent_ns
         racer = Racer(built=branching_built, schedule=in_order, records="", compiled=lambda: model)
         last = run_last_race({Contestant.SEQUENTIAL: racer}, session, call)
-        assert len(last.rounds) > 6
+        # Of rounds there are more than 6, but where others had the cores while it waited.
+        assert len(last.rounds) >= 6
+        assert call.patience.spent_ns > spent_ns
 
 
 @pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
