@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tvm_ios.plan.plan import ExecutionPlan, Group
 
-__all__ = ["group_masks", "groups_of_parts", "input_masks", "launch_masks", "launches_read"]
+__all__ = [
+    "group_masks",
+    "groups_of_parts",
+    "input_masks",
+    "launch_masks",
+    "launches_of_parts",
+    "launches_read",
+]
 
 
 def launches_read(plan: ExecutionPlan) -> list[set[int]]:
@@ -41,6 +48,15 @@ def launch_masks(plan: ExecutionPlan) -> list[int]:
         for writer in reads[launch]:
             masks[writer] |= masks[launch]
     return masks
+
+
+def launches_of_parts(plan: ExecutionPlan) -> dict[str, list[int]]:
+    """Launches that outputs of each part need, ascending, by its name."""
+    masks = launch_masks(plan)
+    return {
+        part.name: [number for number, mask in enumerate(masks) if mask >> place & 1]
+        for place, part in enumerate(plan.parts)
+    }
 
 
 def group_masks(plan: ExecutionPlan) -> list[int]:

@@ -10,9 +10,10 @@ from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.deadlines import PartDeadline
+from tvm_ios.plan.part_masks import launches_of_parts
+from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.race import Choice, choose, executors_of
 from tvm_ios.report.contestants import Contestant
-from tvm_ios.runtime.cpu.part_times import ends_in_trace
 
 __all__ = ["choose_in_time", "measured_deadlines"]
 
@@ -34,12 +35,19 @@ def measured_deadlines(
     run_ns = max(raced.median_ns(name) for name in named)
     # Each trace is of the second of two runs, since the first finds lanes asleep.
     rounds = min(MOST_RUNS, max(LEAST_RUNS, int(TRACED_S * 1e9 / (2 * run_ns))))
-    plans = {name: replace(model.plan, parts=parts) for name, model in named.items()}
+    due = parts_named(parts, deadlines_ms)
+    needed = {name: _operators_of(model.plan, parts) for name, model in named.items()}
     ends: dict[str, list[dict[str, int]]] = {name: [] for name in named}
     with executors_of(named, session) as executors:
         for _ in range(rounds):
             for name, executor in executors.items():
-                ends[name].append(ends_in_trace(plans[name], executor.trace(2)))
+                ended_ns = {event.operator: event.end_ns for event in executor.trace(2)}
+                ends[name].append(
+                    {
+                        part.name: max(ended_ns.get(each, 0) for each in needed[name][part.name])
+                        for part in due
+                    }
+                )
     return {
         who: tuple(
             PartDeadline(
@@ -47,9 +55,18 @@ def measured_deadlines(
                 deadline_ns=round(deadlines_ms[part.name] * 1e6),
                 ends_ns=tuple(each[part.name] for each in ends[who.value]),
             )
-            for part in parts_named(parts, deadlines_ms)
+            for part in due
         )
         for who in models
+    }
+
+
+def _operators_of(plan: ExecutionPlan, parts: tuple[Part, ...]) -> dict[str, set[str]]:
+    """Names of the operators that each part needs; an empty one where nothing is launched."""
+    needed = launches_of_parts(replace(plan, parts=parts))
+    return {
+        name: {plan.launches[number].operator for number in own} or {""}
+        for name, own in needed.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""One file of several models against a file for each, run one after another.
+"""Race between one file of several models and a file for each, run one after another.
 
 Each argument names models between commas, by the folder of their ``network.onnx``. All are tuned
 with defaults; rounds have one run of the joint file and one of each other file.

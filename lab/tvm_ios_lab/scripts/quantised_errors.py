@@ -35,7 +35,7 @@ def _outputs(path: Path, inputs: Sequence[Given]) -> list[np.ndarray]:
 
 
 def _ours(path: Path, inputs: Sequence[Given]) -> list[np.ndarray]:
-    """The same by the compiled model."""
+    """First output of our compiled model for each input."""
     mod, params = tvm_ios.from_onnx(path)
     options = tvm_ios.TuneOptions.of("balanced", build={"libraries": ("onednn",)})
     with cached_libinfo():

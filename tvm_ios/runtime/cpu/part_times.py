@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from tvm_ios.measure.part_times import PartTime, PartTimes, waits_of
-from tvm_ios.plan.part_masks import launch_masks, launches_read
+from tvm_ios.plan.part_masks import launches_of_parts, launches_read
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 
-__all__ = ["ends_in_trace", "least_ns_alone", "part_times", "times_in_trace"]
+__all__ = ["least_ns_alone", "part_times", "times_in_trace"]
 
 ROUNDS = 15
 """Number of samples, the least of which counts: it is the one that others disturbed least."""
@@ -71,12 +71,10 @@ def times_in_trace(
     """End of each part in a traced run, and its waits by the part that ran meanwhile."""
     events = {event.operator: event for event in trace}
     ran = [events.get(launch.operator) for launch in plan.launches]
-    masks, reads = launch_masks(plan), launches_read(plan)
+    reads = launches_read(plan)
     of_part = {
-        part.name: [
-            number for number, event in enumerate(ran) if event and masks[number] >> place & 1
-        ]
-        for place, part in enumerate(plan.parts)
+        name: [number for number in own if ran[number]]
+        for name, own in launches_of_parts(plan).items()
     }
     spans = [(0, 0) if event is None else (event.start_ns, event.end_ns) for event in ran]
     running = {name: [spans[number] for number in own] for name, own in of_part.items()}
@@ -89,24 +87,6 @@ def times_in_trace(
         waits = waits_of([each for each in waiting if each[0] < each[1]], running, name)
         found[name] = (max((spans[number][1] for number in own), default=0), waits)
     return found
-
-
-def ends_in_trace(plan: ExecutionPlan, trace: Sequence[TraceEvent]) -> dict[str, int]:
-    """End of each part in a traced run, in nanoseconds from its start."""
-    events = {event.operator: event for event in trace}
-    ran = [events.get(launch.operator) for launch in plan.launches]
-    masks = launch_masks(plan)
-    return {
-        part.name: max(
-            (
-                event.end_ns
-                for mask, event in zip(masks, ran, strict=True)
-                if event and mask >> place & 1
-            ),
-            default=0,
-        )
-        for place, part in enumerate(plan.parts)
-    }
 
 
 def _parameters(executor: PlanModule) -> set[str]:

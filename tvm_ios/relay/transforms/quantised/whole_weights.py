@@ -65,7 +65,7 @@ class WholeWeights:
     steps: np.ndarray
     """Weights in int8."""
     rest: np.ndarray | None
-    """What is added to the weights, in int8; None where they fit into int8."""
+    """Numbers in int8 that are added to the weights; None where they fit into int8."""
     scales: np.ndarray
     """Scale of each output channel."""
 
