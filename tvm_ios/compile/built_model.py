@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any
 
 import tvm
+from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import ImageForm
@@ -35,17 +36,27 @@ from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import exact_bits
 
-__all__ = ["BuiltModel", "ModelKernels", "build_model", "build_prepared"]
+__all__ = ["BuiltModel", "LinkedKernels", "ModelKernels", "build_model", "build_prepared"]
 
 
-class ModelKernels:
-    """Compiled kernels of one module in a file of their own, loaded on first use.
+class LinkedKernels:
+    """Compiled kernels in a file of their own, loaded on first use.
 
     The file lives as long as this object; executors keep the code they have loaded.
     """
 
-    def __init__(self, staged: StagedBuild) -> None:
-        self.staged = staged
+    def __init__(
+        self,
+        factory: GraphExecutorFactoryModule,
+        params: Mapping[str, tvm.nd.NDArray],
+        target: tvm.target.Target,
+    ) -> None:
+        self.factory = factory
+        """Kernels and parameters as ``relay.build`` returns them."""
+        self.params = params
+        """Parameters of the kernels by name."""
+        self.target = target
+        """Target that the kernels are compiled for."""
         self._lock = Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
         # A finalizer runs at the end of the process, too, where __del__ may not.
@@ -57,7 +68,7 @@ class ModelKernels:
         path = self._folder / "kernels.so"
         with self._lock:  # from Python 3.12 on a cached_property has none
             if not path.exists():
-                self.staged.factory.get_lib().export_library(str(path))
+                self.factory.get_lib().export_library(str(path))
         return path
 
     @cached_property
@@ -65,15 +76,13 @@ class ModelKernels:
         """Loaded kernels, whose parallel launches go to our lanes."""
         return KernelLibrary(self.path, shared_runtime())
 
-    @property
-    def params(self) -> Mapping[str, tvm.nd.NDArray]:
-        """Parameters of the kernels by name."""
-        return self.staged.params
 
-    @property
-    def target(self) -> tvm.target.Target:
-        """Target that the kernels are compiled for."""
-        return self.staged.target
+class ModelKernels(LinkedKernels):
+    """Compiled kernels of one module, with all that is known of its operators."""
+
+    def __init__(self, staged: StagedBuild) -> None:
+        super().__init__(staged.factory, staged.params, staged.target)
+        self.staged = staged
 
 
 @dataclass(frozen=True)
