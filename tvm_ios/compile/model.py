@@ -36,7 +36,7 @@ from tvm_ios.runtime.libraries.open_libraries import uses_libraries
 if TYPE_CHECKING:
     from tvm_ios.report.records_in_force import RecordsInForce
 
-__all__ = ["CompiledModel"]
+__all__ = ["CompiledModel", "fact_store"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -130,7 +130,7 @@ class CompiledModel:
             lanes=lanes,
             options=options,
             cuda_graph=cuda_graph,
-            store=_fact_store(self.plan),
+            store=fact_store(self.plan),
             rest=self.rest,
         )
 
@@ -148,7 +148,7 @@ class CompiledModel:
         if isinstance(self.kernels, FileKernels):
             copy_artifact(self.kernels.path, Path(path))
             return
-        factory, store = self.kernels.staged.factory, _fact_store(self.plan)
+        factory, store = self.kernels.staged.factory, fact_store(self.plan)
         export_artifact(factory, self.plan, path, self.story(), store, self.rest)
 
     def story(self) -> ModelStory:
@@ -189,7 +189,7 @@ class CompiledModel:
         return self.schedule.as_text()
 
 
-def _fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
+def fact_store(plan: ExecutionPlan) -> ProfileDatabase | None:
     """Database of facts that the plan lacks, such as algorithms, for operator libraries."""
     if not uses_libraries(plan):
         return None

@@ -40,6 +40,9 @@ class Part:
     """Inputs of the network that it reads: ``part__input``, or a shared one's name."""
     outputs: tuple[int, ...]
     """Numbers of its outputs among those of the network, in its order."""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """Shapes of its inputs, where the network is :mod:`one model in several shapes
+    <tvm_ios.core.shapes>` and this is one of them; else empty."""
 
     def as_text(self) -> str:
         """Line with the names of its inputs and outputs."""

@@ -32,12 +32,13 @@ __all__ = [
 ]
 
 IMAGE_MAGIC = b"tvm-ios plan"
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 """Version of plans in files, of which plan_image.h has the same number."""
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
-HEADER = struct.Struct("<iqq17i4x")
-"""Layout of what follows: 8 numbers, counts of arrays, number of calls, and bytes of the texts."""
+HEADER = struct.Struct("<iqq18i")
+"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and 1
+where parts are shapes of one model."""
 ARRAYS = (
     *("qqi4x", "qqiiiiBBH4x", "q", "q", "iiii", "i", "iiiiiiiii", "i"),
     *("i", "iiii", "i", "i", "ii"),
@@ -104,7 +105,7 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     calls = sum(launch.call is not None for launch in plan.launches)
     body = b"".join(
         (
-            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content)),
+            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content), plan.is_of_shapes),
             *map(_packed, ARRAYS, arrays),
             texts.content,
         )

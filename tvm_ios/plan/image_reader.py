@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,7 +49,7 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
     body = image[PREFIX.size :]
     if (magic, size_bytes, checksum) != (IMAGE_MAGIC, len(image), zlib.crc32(body)):
         raise ValueError("its bytes do not match their checksum")
-    lanes, arena_bytes, *header, _, texts_bytes = HEADER.unpack_from(body)
+    lanes, arena_bytes, *header, _, texts_bytes, of_shapes = HEADER.unpack_from(body)
     counts = header[5:]
     groups = counts[8]
     counts[8:9] = (groups + 1, groups, groups + 1)
@@ -61,7 +62,9 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
         at = end
     if len(body) != at + texts_bytes:
         raise ValueError("its arrays do not fill it")
-    return _plan(lanes, arena_bytes, arrays, partial(_text, body[at:]), read_call)
+    text = partial(_text, body[at:])
+    plan = _plan(lanes, arena_bytes, arrays, text, read_call)
+    return replace(plan, parts=tuple(_parts(plan, arrays, text, of_shapes=of_shapes > 0)))
 
 
 def _plan(
@@ -72,7 +75,6 @@ def _plan(
     read_call: CallReader,
 ) -> ExecutionPlan:
     buffers, tensors, extents, _, inputs, outputs, launches, arguments = arrays[:8]
-    names = [(text(name), parts) for name, _, _, parts in inputs]
     return ExecutionPlan(
         lanes=lanes,
         arena_bytes=arena_bytes,
@@ -105,22 +107,22 @@ def _plan(
         groups=tuple(_groups(*arrays[8:12])),
         inputs=tuple(PlanInput(text(name), tensor) for name, tensor, *_ in inputs),
         outputs=tuple(outputs),
-        parts=tuple(_parts(arrays[12], names, text)),
     )
 
 
 def _parts(
-    parts: Sequence[tuple[int, int]],
-    inputs: Sequence[tuple[str, int]],
-    text: Callable[[int], str],
+    plan: ExecutionPlan, arrays: Sequence[Any], text: Callable[[int], str], *, of_shapes: bool
 ) -> Iterator[Part]:
     """Parts, whose outputs follow each other; each input has the bits of those that read it."""
     first = 0
-    for place, (name, outputs) in enumerate(parts):
+    masks = [mask for *_, mask in arrays[4]]
+    for place, (name, outputs) in enumerate(arrays[12]):
+        own = [each for each, mask in zip(plan.inputs, masks, strict=True) if mask >> place & 1]
         yield Part(
             name=text(name),
-            inputs=tuple(each for each, mask in inputs if mask >> place & 1),
+            inputs=tuple(each.name for each in own),
             outputs=tuple(range(first, first + outputs)),
+            shapes=tuple(plan.tensors[each.tensor].shape for each in own) if of_shapes else (),
         )
         first += outputs
 

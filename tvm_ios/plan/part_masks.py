@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_ios.plan.plan import ExecutionPlan, Group
+from tvm_ios.core.parts import Part
+from tvm_ios.plan.plan import ExecutionPlan, Group, PlanInput
 
 __all__ = [
     "group_masks",
@@ -81,9 +82,17 @@ def groups_of_parts(plan: ExecutionPlan, parts: int) -> tuple[Group, ...]:
 def input_masks(plan: ExecutionPlan) -> list[int]:
     """Number for each input with bit *i* set where part *i* reads it; 0 for parameters."""
     return [
-        sum(1 << place for place, part in enumerate(plan.parts) if entry.name in part.inputs)
+        sum(1 << place for place, part in enumerate(plan.parts) if _reads(plan, part, entry))
         for entry in plan.inputs
     ]
+
+
+def _reads(plan: ExecutionPlan, part: Part, entry: PlanInput) -> bool:
+    """True if a part reads an input. Inputs of one model in several shapes share names."""
+    if not part.shapes:
+        return entry.name in part.inputs
+    wanted = (entry.name, plan.tensors[entry.tensor].shape)
+    return wanted in zip(part.inputs, part.shapes, strict=True)
 
 
 def _bytes_of(plan: ExecutionPlan, tensor: int) -> range:

@@ -158,6 +158,11 @@ class ExecutionPlan:
     """Models that the network was joined from; none for a single model."""
 
     @property
+    def is_of_shapes(self) -> bool:
+        """True if its parts are one model in several shapes, of which one runs at a time."""
+        return any(part.shapes for part in self.parts)
+
+    @property
     def num_stages(self) -> int:
         """Number of stages that still hold a launch."""
         return len({group.stage for group in self.groups})

@@ -14,6 +14,7 @@ from tvm_ios.plan.plan import (
     ExecutionPlan,
     launches_before,
 )
+from tvm_ios.plan.shapes import shape_alone
 
 __all__ = ["verify_plan"]
 
@@ -33,9 +34,15 @@ def verify_plan(plan: ExecutionPlan) -> None:
        before every write of the other.
     6. A call of an operator library has tensors of the shapes and types that it describes.
 
+    Of one model in several shapes, each has to keep them alone: only one runs at a time.
+
     Takes time in launches x launches / 64 words for the closure, and in buffers x pieces of the
     arena for the last rule.
     """
+    if plan.is_of_shapes:
+        for place in range(len(plan.parts)):
+            verify_plan(shape_alone(plan, place))
+        return
     _check_structure(plan)
     _check_places(plan)
     before = launches_before(plan.groups)

@@ -143,6 +143,10 @@ class TuneReport:
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
+    def schedules_text(self) -> str:
+        """Text of the kept schedule."""
+        return self.story.schedule.as_text()
+
     def _result(self) -> tuple[str, ...]:
         """Lines on the kept schedule: its reason, kernels and stages."""
         slowest, precision = bottleneck(self.story), self.story.precision
@@ -180,6 +184,10 @@ class TuneReport:
         """
         story = replace(self.story, report=self.as_text())
         return ReportPage(story=story, title=title, command=command)
+
+    def pages(self, *, title: str = "", command: str = "") -> dict[str, ReportPage]:
+        """The :meth:`page`, under an empty name: it is of no shape in particular."""
+        return {"": self.page(title=title, command=command)}
 
     def to_html(self, *, title: str = "", command: str = "") -> str:
         """Text of :meth:`page`, an HTML page in one file."""

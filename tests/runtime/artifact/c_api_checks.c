@@ -1,4 +1,4 @@
-/* Checks of tvm_ios.h in C: c_api_checks MODEL.so INPUT.bin [BOTH.so] */
+/* Checks of tvm_ios.h in C: c_api_checks MODEL.so INPUT.bin [BOTH.so SHAPES.so] */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,8 +130,43 @@ static void check_parts(const char* file) {
   tvm_ios_model_close(model);
 }
 
+/* A file of the model in its shape and in images of 24 x 24. */
+static void check_shapes(const char* file) {
+  tvm_ios_model* model = tvm_ios_model_open(file, 0);
+  CHECK(model);
+  CHECK(tvm_ios_model_num_inputs(model) == 1 && tvm_ios_model_num_outputs(model) == 1);
+  tvm_ios_tensor first, second, output;
+  CHECK(!tvm_ios_model_input(model, 0, &first) && first.size_bytes == input_bytes);
+  int64_t shape[] = {1, 3, 24, 24};
+  tvm_ios_tensor wanted_shape = {.name = "data", .ndim = 4, .shape = shape};
+  CHECK(!tvm_ios_model_choose_shape(model, &wanted_shape, 1));
+  CHECK(!tvm_ios_model_input(model, 0, &second) && second.shape[3] == 24);
+  CHECK(tvm_ios_model_find_input(model, "data") == 0);
+  CHECK(tvm_ios_model_find_output(model, "data:[1,3,24,24]") == -1);
+  SAYS("there are 0 models");
+  memset(second.data, 0, second.size_bytes);
+  CHECK(!tvm_ios_model_run(model));
+  CHECK(!tvm_ios_model_output(model, 0, &output));
+  CHECK(!tvm_ios_model_choose_shape(model, &first, 1));
+  CHECK(!tvm_ios_model_set_input(model, 0, input, input_bytes));
+  for (int round = 0; round < 3; ++round) CHECK(!tvm_ios_model_run(model));
+  CHECK(!tvm_ios_model_output(model, 0, &output));
+  CHECK(output.size_bytes == output_bytes && !memcmp(output.data, wanted, output_bytes));
+  shape[2] = 7;
+  CHECK(tvm_ios_model_choose_shape(model, &wanted_shape, 1) == -1);
+  SAYS("no shape of this model fits; it has data:[1,3,16,16] or data:[1,3,24,24]");
+  wanted_shape.name = "image";
+  CHECK(tvm_ios_model_choose_shape(model, &wanted_shape, 1) == -1);
+  CHECK(!tvm_ios_model_choose_shape(model, NULL, 0)); /* the present one fits */
+  CHECK(!tvm_ios_model_input(model, 0, &second) && second.shape[3] == 16);
+  const char* names[] = {"data:[1,3,24,24]"};
+  CHECK(tvm_ios_model_run_parts(model, names, 1) == -1);
+  SAYS("take one by tvm_ios_model_choose_shape");
+  tvm_ios_model_close(model);
+}
+
 int main(int count, char** words) {
-  CHECK(count == 3 || count == 4);
+  CHECK(count == 3 || count == 5);
   path = words[1];
   tvm_ios_model* model = tvm_ios_model_open(path, 1);
   CHECK(model);
@@ -146,7 +181,8 @@ int main(int count, char** words) {
   read_input(words[2]);
   compute(model, wanted);
   check_wrong_calls(model);
-  if (count == 4) check_parts(words[3]);
+  if (count == 5) check_parts(words[3]);
+  if (count == 5) check_shapes(words[4]);
   check_error_is_of_the_last_call(model);
   in_threads(own_model, NULL);
   in_threads(shared_model, model);

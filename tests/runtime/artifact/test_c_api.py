@@ -23,6 +23,7 @@ from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
 from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.compile.shapes import CompiledShapes
 from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, find_onednn
 from tvm_ios.driver.several import joined
 from tvm_ios.host import host_target
@@ -142,7 +143,14 @@ def test_models_side_by_side_threads_and_wrong_calls(built, model, folder):
     network = nasnet_small(num_cells=1, filters=4, size=8)
     compiled = tvm_ios.compile_schedule(joined({"one": network, "two": network}), {}, TARGET)
     compiled.export_library(folder / "both.so")
-    done = started(built(CHECKS, "-pthread"), path, x, folder / "both.so")
+    larger = nasnet_small(num_cells=1, filters=4, size=12)
+    models = {
+        f"data:[1,3,{side},{side}]": tvm_ios.compile_schedule(*each, TARGET)
+        for side, each in ((16, network), (24, larger))
+    }
+    CompiledShapes(models=models).export_library(folder / "shapes.so")
+    words = (path, x, folder / "both.so", folder / "shapes.so")
+    done = started(built(CHECKS, "-pthread"), *words)
     assert (done.returncode, done.stdout) == (0, "all checks hold\n"), done.stdout + done.stderr
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from tvm_ios.report.palette import FAMILIES
 from tvm_ios.report.result_box import result_box
 from tvm_ios.runtime.artifact.story import ModelStory
 
-__all__ = ["ReportPage"]
+__all__ = ["ReportPage", "write_pages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +77,12 @@ class ReportPage:
                 f"cannot write the page {path}: {error.strerror or error}; name a file in a folder "
                 "that is there and writable"
             ) from error
+
+
+def write_pages(pages: Mapping[str, ReportPage], path: Path) -> Iterator[Path]:
+    """Write pages by shape, the first one to a path and others beside it; give each one's path."""
+    for place, (shape, page) in enumerate(pages.items()):
+        suffix = "_" + re.sub(r"\W+", "_", shape).strip("_") if place else ""
+        one = path.with_stem(path.stem + suffix)
+        page.write(one)
+        yield one

@@ -14,6 +14,7 @@ from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
+from tvm_ios.runtime.cpu.shapes_module import ShapesModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.protocol import FactStore
 
@@ -53,9 +54,8 @@ def plan_executor(
         )
     else:
         require_cpu(device)
-        module = MultiStreamGraphModule(
-            plan, library, params, lanes=lanes, options=options, store=store
-        )
+        kind = ShapesModule if plan.is_of_shapes else MultiStreamGraphModule
+        module = kind(plan, library, params, lanes=lanes, options=options, store=store)
     if rest is not None:
         module.add_rest(rest)
     return module

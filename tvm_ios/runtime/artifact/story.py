@@ -51,6 +51,10 @@ class ModelStory:
     """Line on the products of a quantised model that are computed in int8; empty for others."""
     parts: tuple[Part, ...] = ()
     """Models that the network was joined from; none for a single one."""
+    shape: str = ""
+    """Shape that this is the story of, where the file has a model in several; else empty."""
+    others: tuple[ModelStory, ...] = ()
+    """Stories of the other shapes."""
     precision: PrecisionOutcome | None = None
     """Outcome of a wish for bfloat16, or what that promises; None where nothing is to be told."""
 

@@ -11,7 +11,7 @@
 #include "tvm_abi.h"
 
 #define PLAN_IMAGE_MAGIC "tvm-ios plan"
-#define PLAN_IMAGE_VERSION 5
+#define PLAN_IMAGE_VERSION 6
 #define MOST_PARTS 32 /* bits that name them, one of which is the sign */
 
 typedef struct {
@@ -28,7 +28,8 @@ typedef struct {
   int32_t call_function; /* text: function of C that makes calls of libraries; "" for Python */
   int32_t num_buffers, num_tensors, num_extents, num_call_words, num_inputs, num_outputs;
   int32_t num_launches, num_arguments, num_groups, num_successors, num_parts;
-  int32_t num_calls, text_bytes, unused;
+  int32_t num_calls, text_bytes;
+  int32_t of_shapes; /* 1: parts are one model in several shapes, of which one runs at a time */
 } PlanHeader;
 
 enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };

@@ -61,6 +61,11 @@ int tvm_ios_model_get_output(tvm_ios_model* model, int32_t index, void* data, si
 
 int tvm_ios_model_run(tvm_ios_model* model);
 
+/* A file of one model in several shapes: take the one in which these inputs have these shapes, of
+ * which name, ndim and shape are read. It is opened in its first shape. Numbers, inputs and outputs
+ * are those of the shape that was taken; tensors of the others keep their memory. */
+int tvm_ios_model_choose_shape(tvm_ios_model* model, const tvm_ios_tensor* inputs, int32_t count);
+
 /* A file of several models: run those of these names alone, a name or more. Outputs of the others
  * stay as they are. */
 int tvm_ios_model_run_parts(tvm_ios_model* model, const char* const* names, int32_t count);

@@ -123,8 +123,11 @@ struct tvm_ios_model {
   void** resources;      /* what each call of an operator library is given */
   void (*close_calls)(void);
   void (*explain_call)(void* resource, char* text, size_t size);
-  int32_t* caller_inputs; /* numbers of inputs that are no parameters */
+  int32_t shape;          /* bit of the shape that runs; 0 where the model has only one */
+  int32_t* caller_inputs; /* numbers of that shape's inputs that are no parameters */
   int32_t num_inputs;
+  int32_t first_output; /* of that shape */
+  int32_t num_outputs;
 };
 
 static int write_all(int to, const char* from, size_t size_bytes) {
@@ -396,6 +399,19 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
   return model->program ? 0 : fail("no memory for a program of %d groups", header->num_groups);
 }
 
+/* Take the shape of a number, with its inputs and outputs; a model in one shape has number 0. */
+static void enter_shape(tvm_ios_model* model, int32_t number) {
+  const PlanImage* image = &model->plan->image;
+  int32_t of_shapes = image->header->of_shapes;
+  model->shape = of_shapes ? 1 << number : 0;
+  model->num_inputs = model->first_output = 0;
+  for (int32_t i = 0; i < image->header->num_inputs; ++i)
+    if (!image->inputs[i].is_parameter && (!of_shapes || image->inputs[i].parts & model->shape))
+      model->caller_inputs[model->num_inputs++] = i;
+  for (int32_t i = 0; i < number; ++i) model->first_output += image->parts[i].num_outputs;
+  model->num_outputs = of_shapes ? image->parts[number].num_outputs : image->header->num_outputs;
+}
+
 static int allocate_tables(tvm_ios_model* model) {
   const PlanHeader* header = model->plan->image.header;
   model->parameters = calloc((size_t)header->num_inputs + 1, sizeof *model->parameters);
@@ -404,8 +420,7 @@ static int allocate_tables(tvm_ios_model* model) {
   model->resources = calloc((size_t)header->num_calls + 1, sizeof *model->resources);
   if (!(model->parameters && model->caller_inputs && model->packed && model->resources))
     return fail("no memory for %d launches", header->num_launches);
-  for (int32_t i = 0; i < header->num_inputs; ++i)
-    if (!model->plan->image.inputs[i].is_parameter) model->caller_inputs[model->num_inputs++] = i;
+  enter_shape(model, 0);
   return 0;
 }
 
@@ -471,7 +486,7 @@ int32_t tvm_ios_model_num_inputs(const tvm_ios_model* model) {
 
 int32_t tvm_ios_model_num_outputs(const tvm_ios_model* model) {
   clear_error();
-  return model->plan->image.header->num_outputs;
+  return model->num_outputs;
 }
 
 static const char* input_name(const tvm_ios_model* model, int32_t index) {
@@ -496,14 +511,14 @@ static int names_output(const char* name, const char* part, int32_t place, int32
 int32_t tvm_ios_model_find_output(const tvm_ios_model* model, const char* name) {
   clear_error();
   const PlanImage* image = &model->plan->image;
-  int32_t number = 0;
-  for (int32_t i = 0; i < image->header->num_parts; ++i)
+  int32_t number = 0, models = model->shape ? 0 : image->header->num_parts;
+  for (int32_t i = 0; i < models; ++i)
     for (int32_t place = 0; place < image->parts[i].num_outputs; ++place, ++number)
       if (names_output(name, text_of(model, image->parts[i].name), place,
                        image->parts[i].num_outputs))
         return number;
   return fail("there is no output named %s; only those of several models have names, and there are "
-              "%d models", name, image->header->num_parts);
+              "%d models", name, models);
 }
 
 static void give_tensor(tvm_ios_model* model, int32_t number, const char* name,
@@ -528,10 +543,9 @@ int tvm_ios_model_input(tvm_ios_model* model, int32_t index, tvm_ios_tensor* ten
 
 int tvm_ios_model_output(tvm_ios_model* model, int32_t index, tvm_ios_tensor* tensor) {
   clear_error();
-  int32_t count = model->plan->image.header->num_outputs;
-  if (index < 0 || index >= count)
-    return fail("there is no output %d; there are %d", index, count);
-  give_tensor(model, model->plan->image.outputs[index], "", tensor);
+  if (index < 0 || index >= model->num_outputs)
+    return fail("there is no output %d; there are %d", index, model->num_outputs);
+  give_tensor(model, model->plan->image.outputs[model->first_output + index], "", tensor);
   return 0;
 }
 
@@ -597,14 +611,6 @@ static int run_program(tvm_ios_model* model, Program* program, int32_t parts) {
   return status ? -1 : 0;
 }
 
-int tvm_ios_model_run(tvm_ios_model* model) {
-  clear_error();
-  pthread_mutex_lock(&model->lock);
-  int status = run_program(model, model->program, 0);
-  pthread_mutex_unlock(&model->lock);
-  return status;
-}
-
 /* The bits of the parts of these names; -1 if one is unknown, or there is none. */
 static int32_t parts_named(const tvm_ios_model* model, const char* const* names, int32_t count) {
   const PlanImage* image = &model->plan->image;
@@ -635,8 +641,20 @@ static Program* program_of(tvm_ios_model* model, int32_t parts) {
   return program;
 }
 
+int tvm_ios_model_run(tvm_ios_model* model) {
+  clear_error();
+  pthread_mutex_lock(&model->lock);
+  Program* program = model->shape ? program_of(model, model->shape) : model->program;
+  int status = program ? run_program(model, program, model->shape) : -1;
+  pthread_mutex_unlock(&model->lock);
+  return status;
+}
+
 int tvm_ios_model_run_parts(tvm_ios_model* model, const char* const* names, int32_t count) {
   clear_error();
+  if (model->shape)
+    return fail("the file has one model in several shapes; take one by tvm_ios_model_choose_shape, "
+                "and run it by tvm_ios_model_run");
   int32_t parts = parts_named(model, names, count);
   if (parts < 0) return -1;
   if (!launch_at(model, parts, 0)) return 0; /* they compute nothing, and nobody would end the run */
@@ -648,4 +666,55 @@ int tvm_ios_model_run_parts(tvm_ios_model* model, const char* const* names, int3
   int status = program ? run_program(model, program, parts) : -1;
   pthread_mutex_unlock(&model->lock);
   return status;
+}
+
+/* ---- shapes ---- */
+
+/* Whether an input of a plan has a shape. */
+static int has_shape(const PlanImage* image, const PlanInput* input, const tvm_ios_tensor* wanted) {
+  const PlanTensor* tensor = &image->tensors[input->tensor];
+  return tensor->ndim == wanted->ndim &&
+         !memcmp(image->extents + tensor->extents, wanted->shape,
+                 (size_t)wanted->ndim * sizeof *wanted->shape);
+}
+
+/* Whether inputs have these shapes in one of a model's shapes, by its number. */
+static int fits(const tvm_ios_model* model, int32_t number, const tvm_ios_tensor* wanted,
+                int32_t count) {
+  const PlanImage* image = &model->plan->image;
+  int32_t found = 0;
+  for (int32_t i = 0; i < count * image->header->num_inputs; ++i) {
+    const PlanInput* input = &image->inputs[i % image->header->num_inputs];
+    const tvm_ios_tensor* each = &wanted[i / image->header->num_inputs];
+    found += !input->is_parameter && (!model->shape || input->parts >> number & 1) &&
+             !strcmp(text_of(model, input->name), each->name) && has_shape(image, input, each);
+  }
+  return found == count;
+}
+
+static int fail_to_fit(const tvm_ios_model* model) {
+  const PlanImage* image = &model->plan->image;
+  char there[1024] = "";
+  for (int32_t i = 0; model->shape && i < image->header->num_parts; ++i) {
+    size_t length = strlen(there);
+    snprintf(there + length, sizeof there - length, "%s%s", i ? " or " : "",
+             text_of(model, image->parts[i].name));
+  }
+  return fail("no shape of this model fits; it has %s", model->shape ? there : "one");
+}
+
+int tvm_ios_model_choose_shape(tvm_ios_model* model, const tvm_ios_tensor* inputs, int32_t count) {
+  clear_error();
+  int32_t shapes = model->shape ? model->plan->image.header->num_parts : 1, number = 0;
+  for (int32_t i = 0; i < shapes; ++i)
+    if (model->shape == 1 << i) number = i;
+  /* Where several fit, the present one stays. */
+  if (!fits(model, number, inputs, count)) {
+    for (number = 0; number < shapes && !fits(model, number, inputs, count);) ++number;
+    if (number == shapes) return fail_to_fit(model);
+  }
+  pthread_mutex_lock(&model->lock);
+  enter_shape(model, number);
+  pthread_mutex_unlock(&model->lock);
+  return 0;
 }
