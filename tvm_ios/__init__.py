@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_ios.compile.model import CompiledModel
+    from tvm_ios.compile.shapes import CompiledShapes
     from tvm_ios.core.conversion import Conversion
     from tvm_ios.core.low_precision import Precision
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tvm_ios.driver.input_shapes import InputShapes
     from tvm_ios.driver.model_source import from_onnx
     from tvm_ios.driver.options import TuneOptions
+    from tvm_ios.driver.shapes import tune_shapes
     from tvm_ios.driver.tune import tune
     from tvm_ios.errors import TvmIosError
     from tvm_ios.measure.compare import CompareOptions
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tvm_ios.relay.frontends.torch import from_torch
     from tvm_ios.runtime.artifact.artifact import load
     from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
+    from tvm_ios.runtime.cpu.shapes_module import ShapesModule
     from tvm_ios.search.options import SearchOptions
     from tvm_ios.tuning.device_options import DeviceOptions
     from tvm_ios.tuning.options import TuningOptions
@@ -36,6 +39,7 @@ __all__ = [
     "BuildOptions",
     "CompareOptions",
     "CompiledModel",
+    "CompiledShapes",
     "Conversion",
     "DatabaseOptions",
     "DeviceOptions",
@@ -47,6 +51,7 @@ __all__ = [
     "MultiStreamGraphModule",
     "Precision",
     "SearchOptions",
+    "ShapesModule",
     "SimpleTVM",
     "Stage",
     "Strategy",
@@ -58,12 +63,14 @@ __all__ = [
     "from_torch",
     "load",
     "tune",
+    "tune_shapes",
 ]
 
 _HOMES = {
     "BuildOptions": "tvm_ios.driver.build_options",
     "CompareOptions": "tvm_ios.measure.compare",
     "CompiledModel": "tvm_ios.compile.model",
+    "CompiledShapes": "tvm_ios.compile.shapes",
     "Conversion": "tvm_ios.core.conversion",
     "DatabaseOptions": "tvm_ios.driver.build_options",
     "DeviceOptions": "tvm_ios.tuning.device_options",
@@ -75,6 +82,7 @@ _HOMES = {
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
     "Precision": "tvm_ios.core.low_precision",
     "SearchOptions": "tvm_ios.search.options",
+    "ShapesModule": "tvm_ios.runtime.cpu.shapes_module",
     "SimpleTVM": "tvm_ios.driver.chain.simple_tvm",
     "Stage": "tvm_ios.core.schedule",
     "Strategy": "tvm_ios.core.schedule",
@@ -86,6 +94,7 @@ _HOMES = {
     "from_torch": "tvm_ios.relay.frontends.torch",
     "load": "tvm_ios.runtime.artifact.artifact",
     "tune": "tvm_ios.driver.tune",
+    "tune_shapes": "tvm_ios.driver.shapes",
 }
 
 

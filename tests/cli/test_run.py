@@ -123,3 +123,8 @@ def test_a_file_that_is_no_model_is_named(tmp_path, capsys):
     (tmp_path / "net.so").write_bytes(b"hello" * 20)
     assert run(tmp_path / "net.so") == 2
     assert "net.so: 100 bytes without a tvm-ios footer" in capsys.readouterr().err
+
+
+def test_a_file_in_one_shape_has_none_to_choose(fork_library, capsys):
+    assert run(fork_library, "--input-shapes", "data:[1,16,8,8]") == 2
+    assert "the file has the model in one; leave it out" in capsys.readouterr().err

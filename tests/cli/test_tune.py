@@ -252,6 +252,36 @@ def test_several_files_become_one_with_named_parts(tmp_path, fresh_cache, monkey
     assert "kept from an equal call" in capsys.readouterr().out
 
 
+@pytest.mark.slow(6)
+def test_several_shapes_become_one_file(tmp_path, fresh_cache, monkeypatch, capsys):
+    monkeypatch.delenv("TVM_IOS_KEPT_MIB")
+    path, output, page = write_two_ways(tmp_path), tmp_path / "out.so", tmp_path / "out.html"
+    words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1, "-o", output]
+    words += ["--input-shapes", "x:[1,8,6,6]", "--input-shapes", "x:[2,8,6,6]"]
+    words += ["--effort", "quick", "-v", "--report", page]
+    assert tune(path, *words) == 0
+    first = capsys.readouterr().out
+    for each in ("x:[1,8,6,6]", "x:[2,8,6,6]"):
+        assert first.count(f"\n{each} ") == 1  # its row
+        assert first.count(f"\n{each}\n") == 2  # its report, its schedule
+    pages = [page, tmp_path / "out_x_2_8_6_6.html"]
+    assert all(each.is_file() and f"wrote {each}" in first for each in pages)
+    assert main(["show", str(output)]) == 0
+    assert capsys.readouterr().out.count("\nkept ") == 2
+    assert main(["run", str(output)]) == 0
+    assert capsys.readouterr().out.startswith("x:[1,8,6,6]: time of a run")
+    assert main(["run", str(output), "--input-shapes", "x:[2,8,6,6]", "--profile", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["shape"], told["outputs"]["output_0"]["shape"]) == ("x:[2,8,6,6]", [2, 24, 6, 6])
+    np.savez(tmp_path / "in.npz", x=np.ones((2, 8, 6, 6), "float32"))
+    assert main(["run", str(output), "-i", str(tmp_path / "in.npz"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shape"] == "x:[2,8,6,6]"
+    assert main(["run", str(output), "--input-shapes", "x:[3,8,6,6]"]) == 2
+    assert "it has x:[1,8,6,6] or x:[2,8,6,6]" in capsys.readouterr().err
+    assert tune(path, *words) == 0
+    assert f"its report:\n{first}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -259,6 +289,10 @@ def test_several_files_become_one_with_named_parts(tmp_path, fresh_cache, monkey
         (["squeezenet", "--share", "data"], "names of parts and --share are for several models"),
         (["a=squeezenet", "a=squeezenet"], "two parts are named 'a'"),
         (["a.json", "b.json", "--params", "c.npz"], "--params is for a single Relay file"),
+        (
+            ["a.onnx", "b.onnx", *["--input-shapes", "x:[1]"] * 2],
+            "--input-shapes is given 2 times, which is for a single model",
+        ),
     ],
 )
 def test_what_does_not_fit_several_models_is_one_line(words, told, capsys):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -26,7 +26,8 @@ class KeptCommand:
     config: TuneConfig
     models: Mapping[str, str]
     """Models by name."""
-    shapes: InputShapes
+    shapes: Sequence[InputShapes]
+    """Shapes that a single model is wanted in; of several models, those of them all."""
     asked: Asked | None
     """The call that the line asks for; None where its model cannot be read."""
     key: str
@@ -38,7 +39,7 @@ class KeptCommand:
         arguments: argparse.Namespace,
         config: TuneConfig,
         models: Mapping[str, str],
-        shapes: InputShapes,
+        shapes: Sequence[InputShapes],
     ) -> Self:
         """Return the command line with its key, for which files of models are read."""
         asked = _asked(arguments, config, models, shapes)
@@ -66,7 +67,7 @@ def _asked(
     arguments: argparse.Namespace,
     config: TuneConfig,
     models: Mapping[str, str],
-    shapes: InputShapes,
+    shapes: Sequence[InputShapes],
 ) -> Asked | None:
     model = models_digest(models, arguments.params, shapes, arguments.share)
     given = arguments.inputs

@@ -56,10 +56,14 @@ def add_model_options(parser: argparse.ArgumentParser, *, several: bool = False)
         metavar="FILE",
         help="parameters of a Relay file: .npz, or what tvm.runtime.save_param_dict gives",
     )
+    shapes = "shapes of inputs that an ONNX file leaves open: 'x:[1,3,224,224] mask:[1,128]'"
+    if several:
+        shapes += "; given several times, one file has the model in each of these shapes"
     parser.add_argument(
         "--input-shapes",
+        action="append" if several else "store",
         metavar="SHAPES",
-        help="shapes of inputs that an ONNX file leaves open: 'x:[1,3,224,224] mask:[1,128]'",
+        help=shapes,
     )
     parser.add_argument(
         "--batch-size",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from tvm_ios.cli.measuring import add_loading_options, prepare_process
 from tvm_ios.core.parts import Part, output_names, parts_named
+from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.run_times import RunTimes
@@ -27,6 +28,7 @@ from tvm_ios.report.operator_table import (
     operator_times,
 )
 from tvm_ios.runtime.artifact.footer import read_footer, read_story
+from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.support.whole_number import require_whole
 
 if TYPE_CHECKING:
@@ -70,6 +72,12 @@ def add_parser(subparsers: Subparsers) -> None:
         type=Path,
         metavar="NPZ",
         help="where outputs go: output_0 and so on, or by name where the file has several models",
+    )
+    parser.add_argument(
+        "--input-shapes",
+        metavar="SHAPES",
+        help="shape to run, of a file with several: 'x:[1,3,224,224]' (default: that of the given "
+        "inputs, or the first)",
     )
     parser.add_argument(
         "--parts",
@@ -119,6 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         any_processor_model=arguments.any_processor_model,
     ) as executor:
         fill = FillMode(arguments.fill_mode)
+        shape = _shape(executor, arguments.input_shapes, given)
         inputs, numbers, only = executor.input_names, _outputs(executor, executor.parts), {}
         if arguments.parts:
             parts = parts_named(executor.parts, arguments.parts)
@@ -132,6 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_arrays(arguments.outputs, outputs)
         told: dict[str, Any] = {
             "file": str(arguments.file),
+            **({"shape": shape} if shape else {}),
             "outputs": {
                 name: {"dtype": str(array.dtype), "shape": list(array.shape)}
                 for name, array in outputs.items()
@@ -141,9 +151,10 @@ def run(arguments: argparse.Namespace) -> int:
             times = _timed(partial(executor.time_ns, **only), timing)
             told["times"] = {"run_ms": times.run_ms, **times.summary()}
             if not arguments.json:
-                print(times.as_text())
+                print(f"{shape}: {times.as_text()}" if shape else times.as_text())
         if arguments.profile:
-            rows = _profile(partial(executor.trace, **only), executor.plan, arguments.file)
+            traced = partial(executor.trace, **only)
+            rows = _profile(traced, executor.plan, _story(arguments.file, shape))
             told["profile"] = [asdict(each) for each in rows]
             if not arguments.json:
                 print(operator_table(rows).as_text())
@@ -152,6 +163,29 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(told, indent=1))
     return 0
+
+
+def _shape(executor: PlanModule, text: str | None, given: Mapping[str, np.ndarray] | None) -> str:
+    """Name of the shape that a run is of, chosen by a text or by inputs; empty without several."""
+    from tvm_ios.runtime.cpu.shapes_module import ShapesModule  # noqa: PLC0415 - TVM comes in here
+
+    wanted = InputShapes.parse(text).shapes or {n: a.shape for n, a in (given or {}).items()}
+    if isinstance(executor, ShapesModule):
+        return executor.choose(wanted).name
+    if text is not None:
+        raise OptionError(
+            "--input-shapes chooses one of several shapes, and the file has the model in one; "
+            "leave it out"
+        )
+    return ""
+
+
+def _story(file: Path, shape: str) -> ModelStory | None:
+    """Story of a file's model, in one of its shapes."""
+    story = read_story(file)
+    if story is None:
+        return None
+    return next((each for each in story.others if each.shape == shape), story)
 
 
 def _outputs(executor: PlanModule, parts: Sequence[Part]) -> dict[str, int]:
@@ -173,9 +207,8 @@ def _timed(time_ns: Callable[[int], int], timing: _Timing) -> RunTimes:
 
 
 def _profile(
-    trace: Callable[[], list[TraceEvent]], plan: ExecutionPlan, file: Path
+    trace: Callable[[], list[TraceEvent]], plan: ExecutionPlan, story: ModelStory | None
 ) -> tuple[OperatorTime, ...]:
-    story = read_story(file)
     flops = {}
     if story is not None:
         flops = flops_of_launches(story.graph, story.schedule)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.errors import OptionError
 from tvm_ios.report.figure import draw_schedule
-from tvm_ios.report.html.report_page import ReportPage
+from tvm_ios.report.html.report_page import ReportPage, write_pages
 from tvm_ios.runtime.artifact.decisions_file import read_decisions
 from tvm_ios.runtime.artifact.footer import read_footer, read_story
 from tvm_ios.runtime.artifact.story import ModelStory
@@ -69,8 +69,12 @@ def _draw(story: ModelStory, title: str, figure: Path | None, page: Path | None)
         draw_schedule(story.graph, story.schedule, figure)
         print(f"wrote {figure}")
     if page is not None:
-        ReportPage(story=story, title=title).write(page)
-        print(f"wrote {page}")
+        pages = {
+            each.shape: ReportPage(story=each, title=f"{title} {each.shape}".rstrip())
+            for each in (story, *story.others)
+        }
+        for written in write_pages(pages, page):
+            print(f"wrote {written}")
 
 
 def _as_text(path: Path) -> str:
@@ -88,8 +92,12 @@ def _as_text(path: Path) -> str:
         f"machine: {machine}",
         f"versions: {versions}",
         *([] if story.report or not story.rest else [story.rest]),
-        *(part.as_text() for part in story.parts),
-        story.report or "the schedule was given: nothing was tuned",
-        story.schedule.as_text(),
     ]
+    for each in (story, *story.others):
+        lines += [
+            *([f"\n{each.shape}"] if each.shape else []),
+            *(part.as_text() for part in each.parts),
+            each.report or "the schedule was given: nothing was tuned",
+            each.schedule.as_text(),
+        ]
     return "\n".join(lines)

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_path
 from tvm_ios.driver.options import DEFAULTS
 from tvm_ios.errors import ArtifactError, OptionError
 from tvm_ios.onnx.rest import RESTS
+from tvm_ios.report.html.report_page import write_pages
 from tvm_ios.report.html.templates import require_templates
 from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.artifact.new_artifact import copy_artifact
@@ -40,6 +41,7 @@ from tvm_ios.tuning.options import BACKEND_NAMES, TUNERS
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
     from tvm_ios.compile.model import CompiledModel
+    from tvm_ios.compile.shapes import CompiledShapes
 
 __all__ = ["add_parser", "run"]
 
@@ -185,7 +187,7 @@ def run(arguments: argparse.Namespace) -> int:
         _require_writable(arguments.report, "--report")
         require_templates()
     read_given(arguments.decisions)
-    shapes = InputShapes.parse(arguments.input_shapes, arguments.batch_size)
+    shapes = _shapes(arguments, models)
     line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
@@ -203,14 +205,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{kept.result.as_text()}; its report:")
     if arguments.verbose:
         print(report.as_text())
-        print(report.story.schedule.as_text())
+        print(report.schedules_text())
     else:
         print(report.summary())
     print(f"wrote {output}")
     if arguments.report is not None:
         command = shlex.join(["tvm-ios", *sys.argv[1:]])
-        report.page(title=title, command=command).write(arguments.report)
-        print(f"wrote {arguments.report}")
+        for page in write_pages(report.pages(title=title, command=command), arguments.report):
+            print(f"wrote {page}")
     file = shlex.quote(str(output))
     print(f"next: tvm-ios run {file}, or tvm-ios show {file} for the schedule and the full report")
     return 0
@@ -227,12 +229,12 @@ def _tuned(
     arguments: argparse.Namespace,
     config: TuneConfig,
     models: Mapping[str, str],
-    shapes: InputShapes,
+    shapes: Sequence[InputShapes],
     output: Path,
     budget: TimeBudget,
-) -> CompiledModel:
+) -> CompiledModel | CompiledShapes:
     """Tuned model of a command line; models so far lie in its output meanwhile."""
-    onnx_file, told, inputs = None, False, None
+    files, told, inputs = [], False, None
     if arguments.inputs is not None:
         # Loads NumPy, which other verbs and equal calls do without.
         from tvm_ios.driver.run_inputs import read_arrays  # noqa: PLC0415
@@ -240,10 +242,9 @@ def _tuned(
         inputs = read_arrays(arguments.inputs)
     first, *others = models.values()
     if not others and is_onnx_path(first):  # what is wrong with it is told before TVM is loaded
-        onnx_file = OnnxFile.open(
-            first, shapes, params=arguments.params, rest=config.options.build.rest
-        )
-        told = tell_onnx_ceiling(onnx_file, arguments, config.options)
+        rest = config.options.build.rest
+        files = [OnnxFile.open(first, each, params=arguments.params, rest=rest) for each in shapes]
+        told = all(tell_onnx_ceiling(each, arguments, config.options) for each in files)
     # As above.
     from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 
@@ -252,20 +253,16 @@ def _tuned(
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.several import joined  # noqa: PLC0415
+    from tvm_ios.driver.shapes import tuned_shapes  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
 
-    mod: Any
-    params: Mapping[str, Any] | None
     if others:
-        mod, params = joined(models, share=arguments.share, shapes=shapes), {}
+        network = joined(models, share=arguments.share, shapes=shapes[0])
+        sources = [ModelSource(name="", mod=network, params={})]
     else:
-        source = (
-            ModelSource.of(first, arguments.params, shapes)
-            if onnx_file is None
-            else ModelSource.of_onnx(onnx_file)
-        )
-        mod, params = source.mod, source.params
-
+        sources = [ModelSource.of_onnx(each) for each in files] or [
+            ModelSource.of(first, arguments.params, each) for each in shapes
+        ]
     if arguments.report is not None:
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
             tune_beside_stock as tune,
@@ -275,18 +272,18 @@ def _tuned(
         StderrProgress() as shown,
         (early := EarlyFile(output, shown, budget)).left_behind(),
     ):
-        return tune(
-            mod,
-            params,
-            arguments.target,
-            lanes=arguments.lanes,
-            database=arguments.database,
-            tuning_records=arguments.tuning_records,
-            decisions=arguments.decisions,
-            inputs=inputs,
-            progress=early,
-            **config.arguments() | {"time_budget": budget},
-        )
+        given = config.arguments() | {
+            "lanes": arguments.lanes,
+            "database": arguments.database,
+            "tuning_records": arguments.tuning_records,
+            "decisions": arguments.decisions,
+            "inputs": inputs,
+            "progress": early,
+            "time_budget": budget,
+        }
+        if len(sources) > 1:
+            return tuned_shapes(sources, arguments.target, tune_one=tune, **given)
+        return tune(sources[0].mod, sources[0].params, arguments.target, **given)
 
 
 def _add_search_options(group: Any) -> None:
@@ -497,6 +494,17 @@ def _models(arguments: argparse.Namespace) -> dict[str, str]:
             "or name more models"
         )
     return dict(pairs)
+
+
+def _shapes(arguments: argparse.Namespace, models: Mapping[str, str]) -> list[InputShapes]:
+    """Shapes that a single model is wanted in; of several models, those of them all."""
+    texts = arguments.input_shapes or [None]
+    if len(texts) > 1 and len(models) > 1:
+        raise OptionError(
+            f"--input-shapes is given {len(texts)} times, which is for a single model in several "
+            f"shapes, and there are {len(models)} models; name all inputs of theirs in one"
+        )
+    return [InputShapes.parse(each, arguments.batch_size) for each in texts]
 
 
 def _config(arguments: argparse.Namespace) -> TuneConfig:

@@ -44,7 +44,7 @@ class CompiledShapes:
     kept_as: str = ""
     """Key of the cache's entry that holds it; empty without one."""
     file: Path | None = None
-    """Exported file of equal models; None before there is one."""
+    """Exported file of equal models in the cache; None before there is one."""
 
     @cached_property
     def plan(self) -> ExecutionPlan:
@@ -70,7 +70,7 @@ class CompiledShapes:
         self, *, lanes: int | None = None, options: LaneOptions | None = None
     ) -> ShapesModule:
         """Executor in this process; arguments and errors are those of ``CompiledModel``'s."""
-        if self.file is not None:
+        if self.file is not None and self.file.exists():  # it may be trimmed
             loaded = load(self.file, lanes=lanes, options=options)
         else:
             loaded = plan_executor(
@@ -96,7 +96,7 @@ class CompiledShapes:
         ArtifactError
             If the file cannot be written.
         """
-        if self.file is not None:
+        if self.file is not None and self.file.exists():
             copy_artifact(self.file, Path(path))
             return
         export_artifact(self.kernels.factory, self.plan, path, self.story(), fact_store(self.plan))

@@ -15,18 +15,25 @@ __all__ = ["file_model_digest", "models_digest"]
 
 
 def models_digest(
-    models: Mapping[str, str], params: Path | None, shapes: InputShapes, share: Sequence[str]
+    models: Mapping[str, str],
+    params: Path | None,
+    shapes: Sequence[InputShapes],
+    share: Sequence[str],
 ) -> str | None:
-    """Digest of models by the name of their part, of which a single one needs none.
+    """Digest of models by the name of their part, or of a model, which has none, in its shapes.
 
     None where one cannot be read.
     """
-    digests = {name: file_model_digest(each, params, shapes) for name, each in models.items()}
-    if None in digests.values():
+    digests = [
+        (name, file_model_digest(model, params, each))
+        for name, model in models.items()
+        for each in shapes
+    ]
+    if any(digest is None for _, digest in digests):
         return None
     if len(digests) == 1:
-        return next(iter(digests.values()))
-    return digest_of(["parts", list(digests.items()), list(share)])
+        return digests[0][1]
+    return digest_of(["parts" if len(models) > 1 else "shapes", digests, list(share)])
 
 
 def file_model_digest(model: str, params: Path | None, shapes: InputShapes) -> str | None:

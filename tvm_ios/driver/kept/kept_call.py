@@ -24,6 +24,7 @@ from tvm_ios.driver.kept.store import Kept, KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.relay.context import caller_entered_a_context, valued_model_digest
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.tuning.records.record_lookup import contexts_around
 
 __all__ = ["KeptCall"]
@@ -109,6 +110,7 @@ def _target_text(target: tvm.target.Target) -> str:
 
 def _loaded(kept: Kept, call: TuneCall, key: str) -> CompiledModel:
     report = kept.result.report
+    assert isinstance(report, TuneReport), "several shapes are kept under a key of their results"
     schedule = report.story.schedule
     build = cache(partial(_built_anew, call, schedule))
     kernels = FileKernels(kept.path, kept.footer, lambda: build().kernels.staged)

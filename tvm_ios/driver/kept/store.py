@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tvm_ios.errors import ArtifactError, OptionError
+from tvm_ios.report.shapes_report import ShapesReport
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.artifact.footer import Footer, read_footer
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own, trim_folder
@@ -40,7 +41,7 @@ may win by half a quarter of an hour later."""
 class KeptResult:
     """Result of a call of ``tune``, and for which later calls it is good."""
 
-    report: TuneReport
+    report: TuneReport | ShapesReport
     notes: tuple[str, ...]
     """Lines for the user on how the module was prepared."""
     certain: bool
@@ -165,9 +166,13 @@ class KeptResults:
             return False
         return True
 
+    def result_of(self, key: str) -> KeptResult | None:
+        """Result that was just kept; None for an empty key, or without one."""
+        return self._read(self._entry(key)) if key else None
+
     def file_of(self, key: str) -> Path | None:
         """Exported file of a result that was just kept; None for an empty key, or without one."""
-        result = self._read(self._entry(key)) if key else None
+        result = self.result_of(key)
         path = None if result is None else self.folder / result.file
         return path if path is not None and path.exists() else None
 

@@ -95,6 +95,8 @@ def load(
 ) -> MultiStreamGraphModule | CudaGraphModule:
     """Load a model from the file that :func:`export_artifact` wrote.
 
+    A file of one model in several shapes gives a :class:`~tvm_ios.ShapesModule`.
+
     Parameters
     ----------
     path

@@ -27,7 +27,8 @@ class ShapesModule(MultiStreamGraphModule):
     At any time it is the model in one shape, the first one to begin with: inputs, outputs, times
     and traces are of that. Inputs of another shape, given to :meth:`run` or :meth:`set_input`, make
     it the model in theirs. Weights, lanes and memory of activations are the same for all. An input
-    of one type in several shapes keeps its value from one to the other.
+    of one type in several shapes keeps its value from one to the other. Threads that run it in
+    different shapes need a module each.
 
     Parameters are those of :class:`MultiStreamGraphModule`.
     """
