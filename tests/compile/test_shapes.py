@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tvm
+from tvm import relay
 from tvm.contrib import graph_executor
 
 import tvm_ios
@@ -127,6 +129,26 @@ def test_inputs_choose_the_shape_and_an_unknown_one_is_one_line(images):
             executor.choose({"image": (1, 3, 16, 16)})
 
 
+def scaled(rows):
+    x, scale = relay.var("x", shape=(rows, 4)), relay.var("scale", shape=(1,))
+    product = relay.nn.dense(x, relay.const(np.ones((3, 4), "float32")))
+    return tvm.IRModule.from_expr(relay.Function([scale, x], product * scale)), None
+
+
+def test_an_input_of_one_type_keeps_its_value_from_shape_to_shape():
+    models = {f"x:[{rows},4]": compiled(scaled(rows)) for rows in (1, 2)}
+    with CompiledShapes(models=models).executor() as executor:
+        executor.set_input("scale", [3.0])
+        for rows in (1, 2, 1):
+            executor.run(x=np.ones((rows, 4), "float32"))
+            assert executor.input_names == ("scale", "x")
+            assert executor.get_output(0).numpy().tolist() == [[12.0] * 3] * rows
+        assert executor.get_input_index("x") == 1
+        executor.set_input(1, np.zeros((2, 4), "float32"))
+        executor.run(scale=[1.0])
+        assert executor.get_output(0).numpy().tolist() == [[0.0] * 3] * 2
+
+
 def test_outputs_of_the_caller_belong_to_a_shape(tokens):
     small, large = tokens.models.values()
     with tokens.executor() as executor:
@@ -156,14 +178,9 @@ def test_a_story_has_each_shape(images, tmp_path):
         images.report()
 
 
-def test_kernels_inside_a_module_are_refused(images, monkeypatch):
+def test_kernels_inside_a_module_are_refused(images):
     first, second = images.models.values()
-    launches = tuple(
-        type(each)(**{name: getattr(each, name) for name in each.__slots__} | {"kernel": "inside"})
-        for each in second.plan.launches
-    )
-    from dataclasses import replace
-
+    launches = tuple(replace(each, kernel="inside") for each in second.plan.launches)
     broken = replace(second, plan=replace(second.plan, launches=launches))
     shapes = CompiledShapes(models={"a": first, "b": broken})
     with pytest.raises(ModelError, match="kernel inside was compiled with the module around it"):
