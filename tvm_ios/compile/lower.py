@@ -20,8 +20,9 @@ from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.relay import StagedBuild, build, placements_for, read_schedule, rewrite_extraction
+from tvm_ios.relay import StagedBuild, build, read_schedule, rewrite_extraction
 from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
