@@ -36,8 +36,9 @@ PLAN_VERSION = 5
 """Version of plans in files, of which plan_image.h has the same number."""
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
-HEADER = struct.Struct("<iqq17i4x")
-"""Layout of what follows: 8 numbers, counts of arrays, number of calls, and bytes of the texts."""
+HEADER = struct.Struct("<iqq18i")
+"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and 1 for
+kernels of TVM-FFI."""
 ARRAYS = (
     *("qqi4x", "qqiiiiBBH4x", "q", "q", "iiii", "i", "iiiiiiiii", "i"),
     *("i", "iiii", "i", "i", "ii"),
@@ -65,6 +66,8 @@ class ProgramFacts:
     """Data of each of these calls in whole numbers of 8 bytes, in the order of the launches."""
     tasks_per_lane: int = 1
     """Tasks a lane that a parallel region is split into."""
+    is_ffi: bool = False
+    """True if its kernels are those of TVM-FFI, and the file has the parameters itself."""
     spin_ns: int = 0
     """Nanoseconds that lanes spin after a run before they sleep."""
 
@@ -104,7 +107,7 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     calls = sum(launch.call is not None for launch in plan.launches)
     body = b"".join(
         (
-            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content)),
+            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content), facts.is_ffi),
             *map(_packed, ARRAYS, arrays),
             texts.content,
         )
@@ -119,7 +122,7 @@ def _arrays(
     """Rows of each array, in the order of :data:`ARRAYS`."""
     successors = _successors(plan)
     yield [(b.size_bytes, b.arena_offset or 0, KINDS.index(b.kind)) for b in plan.buffers]
-    yield _tensor_rows(plan, texts)
+    yield _tensor_rows(plan, facts, texts)
     yield _column(chain.from_iterable(tensor.shape for tensor in plan.tensors))
     yield _column(_call_words(facts.calls))
     yield [
@@ -139,12 +142,15 @@ def _arrays(
     yield [(texts.place(part.name), len(part.outputs)) for part in plan.parts]
 
 
-def _tensor_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]]:
+def _tensor_rows(
+    plan: ExecutionPlan, facts: ProgramFacts, texts: _Texts
+) -> Iterator[tuple[int, ...]]:
     first = 0
     for tensor in plan.tensors:
         rank, dtype = len(tensor.shape), texts.place(tensor.dtype)
         place = (tensor.byte_offset, tensor.size_bytes, tensor.buffer)
-        yield (*place, first, rank, dtype, *dlpack_fields(tensor.dtype))
+        fields = dlpack_fields(tensor.dtype, is_ffi=facts.is_ffi)
+        yield (*place, first, rank, dtype, *fields)
         first += rank
 
 

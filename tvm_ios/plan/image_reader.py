@@ -48,7 +48,7 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
     body = image[PREFIX.size :]
     if (magic, size_bytes, checksum) != (IMAGE_MAGIC, len(image), zlib.crc32(body)):
         raise ValueError("its bytes do not match their checksum")
-    lanes, arena_bytes, *header, _, texts_bytes = HEADER.unpack_from(body)
+    lanes, arena_bytes, *header, _, texts_bytes, _ = HEADER.unpack_from(body)
     counts = header[5:]
     groups = counts[8]
     counts[8:9] = (groups + 1, groups, groups + 1)
