@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import tvm
 
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.relay import StagedBuild
 from tvm_ios.runtime.artifact.artifact import parameters_in, plan_in
 from tvm_ios.runtime.artifact.footer import Footer
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -26,7 +26,7 @@ class FileKernels:
     anew, for those who link them in another way.
     """
 
-    def __init__(self, path: Path, footer: Footer, build: Callable[[], StagedBuild]) -> None:
+    def __init__(self, path: Path, footer: Footer, build: Callable[[], Any]) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
         self.path = Path(f"/proc/self/fd/{descriptor}")
@@ -46,6 +46,6 @@ class FileKernels:
         return parameters_in(self.library)
 
     @cached_property
-    def staged(self) -> StagedBuild:
+    def staged(self) -> Any:
         """Kernels before linking, which takes seconds for a large network."""
         return self._build()

@@ -8,8 +8,9 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.lower import lower_partitioned, lower_schedule, widest_stage
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.plan_of import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.library_choice import LibraryChoice

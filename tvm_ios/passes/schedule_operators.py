@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import build_prepared
-from tvm_ios.compile.lower import hand_over_of
+from tvm_ios.compile.plan_of import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase

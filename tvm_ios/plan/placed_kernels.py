@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
 
-__all__ = ["StagedKernels"]
+__all__ = ["PlacedKernels"]
 
 
-class StagedKernels(Protocol):
+class PlacedKernels(Protocol):
     """Compiled kernels of one module, in whichever dialect; all that lowering asks for."""
 
     @property
