@@ -31,6 +31,7 @@ class FileKernels:
         weakref.finalize(self, os.close, descriptor)
         self.path = Path(f"/proc/self/fd/{descriptor}")
         self._build = build
+        self._footer = footer
         self.plan: ExecutionPlan = plan_in(path, footer)
         """Plan in the file, with the calls of operator libraries made ready."""
         self.target = tvm.target.Target(footer.identity.target)
@@ -43,7 +44,7 @@ class FileKernels:
     @cached_property
     def params(self) -> dict[str, tvm.nd.NDArray]:
         """Parameters of the kernels by name."""
-        return parameters_in(self.library)
+        return parameters_in(self.library, self.path, self._footer)
 
     @cached_property
     def staged(self) -> Any:

@@ -17,13 +17,39 @@ from typing import Any
 from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
 
-__all__ = ["cached_libinfo", "host_target", "require_relay_tvm"]
+__all__ = ["cached_libinfo", "host_target", "require_relay_tvm", "require_tvm"]
 
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
 _HOME = "set HOME to a folder you can write, since TVM makes .tvm_test_data there; or "
 # te_compiler has imported the function by name, so it is exchanged in both modules.
 _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
+
+
+@cache
+def require_tvm() -> ModuleType:
+    """Import TVM, whichever it is, and return it.
+
+    Raises
+    ------
+    HostError
+        If there is none or it does not load. The message names the command to run.
+    """
+    try:
+        return importlib.import_module("tvm")
+    except ModuleNotFoundError as error:
+        if error.name == "tvm":
+            raise HostError(f"no TVM found; {_INSTALL}") from error
+        raise HostError(
+            f"TVM needs the module {error.name}, which is not installed; {_INSTALL}"
+        ) from error
+    # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
+    except Exception as error:
+        folder = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
+        home = "" if os.access(folder, os.W_OK) else _HOME
+        raise HostError(
+            f"TVM does not load: {type(error).__name__}: {error}; {home}{_INSTALL}"
+        ) from error
 
 
 @cache
@@ -39,21 +65,7 @@ def require_relay_tvm() -> ModuleType:
         If there is no TVM, it does not load, or it has no Relay. The message names what was found
         and the command to run.
     """
-    try:
-        tvm = importlib.import_module("tvm")
-    except ModuleNotFoundError as error:
-        if error.name == "tvm":
-            raise HostError(f"no TVM found; {_INSTALL}") from error
-        raise HostError(
-            f"TVM needs the module {error.name}, which is not installed; {_INSTALL}"
-        ) from error
-    # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
-    except Exception as error:
-        folder = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
-        home = "" if os.access(folder, os.W_OK) else _HOME
-        raise HostError(
-            f"TVM does not load: {type(error).__name__}: {error}; {home}{_INSTALL}"
-        ) from error
+    tvm = require_tvm()
     version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
     try:
         importlib.import_module("tvm.relay")

@@ -15,7 +15,7 @@ from tvm_ios.plan.library_call import CallReader, no_calls
 from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, PlanInput, Tensor
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
-__all__ = ["read_image"]
+__all__ = ["parameters_of", "read_image"]
 
 
 def read_image(image: bytes, read_call: CallReader = no_calls) -> ExecutionPlan:
@@ -36,7 +36,21 @@ def read_image(image: bytes, read_call: CallReader = no_calls) -> ExecutionPlan:
         ) from error
 
 
+def parameters_of(image: bytes, plan: ExecutionPlan) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors of those inputs of a plan that are parameters, as its image says."""
+    rows = _arrays_in(image)[2][4]
+    for entry, (_, _, is_parameter, _) in zip(plan.inputs, rows, strict=True):
+        if is_parameter:
+            yield entry.name, plan.tensors[entry.tensor]
+
+
 def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
+    lanes, arena_bytes, arrays, texts = _arrays_in(image)
+    return _plan(lanes, arena_bytes, arrays, partial(_text, texts), read_call)
+
+
+def _arrays_in(image: bytes) -> tuple[int, int, list[Any], bytes]:
+    """Lanes and bytes of the arena of an image, its arrays, and its texts."""
     if len(image) < PREFIX.size:
         raise ValueError(f"there are {len(image)} bytes only")
     magic, version, size_bytes, checksum = PREFIX.unpack_from(image)
@@ -61,7 +75,7 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
         at = end
     if len(body) != at + texts_bytes:
         raise ValueError("its arrays do not fill it")
-    return _plan(lanes, arena_bytes, arrays, partial(_text, body[at:]), read_call)
+    return lanes, arena_bytes, arrays, body[at:]
 
 
 def _plan(

@@ -12,13 +12,13 @@ from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.host_memory import HUGE_PAGE_BYTES, allocate_pages, collapse_pages
 from tvm_ios.runtime.base.loaded_plan import LoadedPlan
-from tvm_ios.runtime.base.native_runtime import DLTensor, NativeRuntime
+from tvm_ios.runtime.base.native_runtime import NativeRuntime
 from tvm_ios.runtime.base.tvm_names import (
     CPU_TYPE,
+    data_address,
     device_place,
     empty,
     in_words,
-    tensor_address,
 )
 
 __all__ = ["PlanMemory"]
@@ -51,7 +51,7 @@ class PlanMemory:
             tensor = plan.tensors[index]
             if plan.buffers[tensor.buffer].kind is BufferKind.OUTPUT:
                 self._arrays.setdefault(tensor.buffer, self.empty(index))
-        self._addresses = {buffer: _address(array) for buffer, array in self._arrays.items()}
+        self._addresses = {buffer: data_address(array) for buffer, array in self._arrays.items()}
         if self._on_host:
             bound = [plan.tensors[entry.tensor] for entry in plan.inputs if entry.name in params]
             places = [(self._addresses[tensor.buffer], tensor.size_bytes) for tensor in bound]
@@ -106,9 +106,9 @@ class PlanMemory:
         self.require_fit(tensor, array)
         buffer = self.plan.tensors[tensor].buffer
         self._arrays[buffer] = array
-        self._addresses[buffer] = _address(array)
+        self._addresses[buffer] = data_address(array)
         for loaded in self._loaded:
-            loaded.place(buffer, _address(array))
+            loaded.place(buffer, data_address(array))
         self.generation += 1
 
     def require_fit(self, tensor: int, array: Any) -> None:
@@ -121,7 +121,7 @@ class PlanMemory:
             )
         if not self._fits(array):
             raise ExecutionError(
-                f"a zero-copy array lies on {array.device} at address {_address(array):#x}; it "
+                f"a zero-copy array lies on {array.device} at address {data_address(array):#x}; it "
                 f"must lie on {self.device} at a multiple of {ALIGNMENT_BYTES}, as "
                 f"{in_words('tvm.nd.empty')} gives it"
             )
@@ -131,16 +131,11 @@ class PlanMemory:
         return device_place(self.device)[0] == CPU_TYPE
 
     def _fits(self, array: Any) -> bool:
-        return array.device == self.device and _address(array) % ALIGNMENT_BYTES == 0
+        return array.device == self.device and data_address(array) % ALIGNMENT_BYTES == 0
 
     def _allocate_arena(self) -> tuple[object, int]:
         size = self.plan.arena_bytes
         if self._on_host:
             return allocate_pages(size)
         array = empty((max(size, 1),), "uint8", self.device)
-        return array, _address(array)
-
-
-def _address(array: Any) -> int:
-    native = DLTensor.from_address(tensor_address(array))
-    return int(native.data or 0) + int(native.byte_offset)
+        return array, data_address(array)

@@ -11,12 +11,15 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.runtime.base.native_runtime import DLTensor
+
 __all__ = [
     "CPU_TYPE",
     "CUDA_TYPE",
     "IS_FFI",
     "Array",
     "create_shared",
+    "data_address",
     "device_place",
     "empty",
     "ffi_library",
@@ -26,7 +29,6 @@ __all__ = [
     "in_words",
     "load_library",
     "runtime_library",
-    "tensor_address",
 ]
 
 IS_FFI = not hasattr(tvm, "nd")
@@ -63,11 +65,11 @@ def in_words(text: str) -> str:
     return text.replace("tvm.nd.NDArray", "tvm.runtime.Tensor").replace("tvm.nd.", "tvm.runtime.")
 
 
-def tensor_address(array: Any) -> int:
-    """Address of the ``DLTensor`` of an array."""
-    if IS_FFI:
-        return int(array.__chandle__()) + _OBJECT_BYTES
-    return ctypes.addressof(array.handle.contents)
+def data_address(array: Any) -> int:
+    """Address of the first value of an array."""
+    tensor = array.__chandle__() + _OBJECT_BYTES if IS_FFI else ctypes.addressof(array.handle.contents)
+    native = DLTensor.from_address(tensor)
+    return int(native.data or 0) + int(native.byte_offset)
 
 
 def device_place(device: Any) -> tuple[int, int]:

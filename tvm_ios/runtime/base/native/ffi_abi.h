@@ -14,6 +14,8 @@ typedef struct {
   void* object;
 } FFIAny;
 
+#define FFI_PREFIX "__tvm_ffi_" /* of the symbol of a kernel */
+
 enum { FFI_TENSOR = 7 }; /* type index of the address of a DLTensor */
 
 typedef int32_t (*FFIFunction)(void* self, const FFIAny* args, int32_t num_args, FFIAny* result);
