@@ -28,13 +28,25 @@ _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
 
 @cache
 def require_tvm() -> ModuleType:
-    """Import TVM, whichever it is, and return it.
+    """Import TVM, with Relay or with Relax, and return it.
 
     Raises
     ------
     HostError
         If there is none or it does not load. The message names the command to run.
     """
+    tvm = _imported()
+    if not hasattr(tvm, "runtime"):
+        raise HostError(f"{_named(tvm)} has no runtime; {_INSTALL}")
+    return tvm
+
+
+def _named(tvm: ModuleType) -> str:
+    """Version and place of a TVM, for messages."""
+    return f"TVM {getattr(tvm, '__version__', 'unknown')} at {getattr(tvm, '__file__', None)}"
+
+
+def _imported() -> ModuleType:
     try:
         return importlib.import_module("tvm")
     except ModuleNotFoundError as error:
@@ -65,8 +77,8 @@ def require_relay_tvm() -> ModuleType:
         If there is no TVM, it does not load, or it has no Relay. The message names what was found
         and the command to run.
     """
-    tvm = require_tvm()
-    version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
+    tvm = _imported()
+    version = getattr(tvm, "__version__", "unknown")
     try:
         importlib.import_module("tvm.relay")
     except ModuleNotFoundError as error:
@@ -75,9 +87,9 @@ def require_relay_tvm() -> ModuleType:
                 f"the Relay of TVM {version} needs the module {error.name}, "
                 f"which is not installed; {_INSTALL}"
             ) from error
-        raise HostError(f"TVM {version} at {place} has no Relay; {_INSTALL}") from error
+        raise HostError(f"{_named(tvm)} has no Relay; {_INSTALL}") from error
     if _release(version) < _OLDEST:
-        raise HostError(f"TVM {version} at {place} is older than 0.11; {_INSTALL}")
+        raise HostError(f"{_named(tvm)} is older than 0.11; {_INSTALL}")
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     return tvm
 
