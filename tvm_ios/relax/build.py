@@ -19,6 +19,7 @@ from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["StagedBuild", "build"]
@@ -40,6 +41,11 @@ class StagedBuild:
     schedule: InterOpSchedule
     """Schedule of a partitioned module; the sequential one of any other."""
     target: tvm.target.Target
+
+    @property
+    def factory(self) -> ExecutableFactory:
+        """Kernels, target and constants, as an exported file takes them."""
+        return ExecutableFactory(self.library, self.target, self.params)
 
     def write_library(self, path: Path) -> None:
         """Write the kernels, without constants, into a shared library."""
