@@ -1,0 +1,61 @@
+"""Relax as the passes see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import OptionError
+from tvm_ios.passes.schedule_operators import ScheduleOperators
+from tvm_ios.relax.prepare import PreparedModule, prepare
+from tvm_ios.relax.rewrite import rewrite
+from tvm_ios.relax.stage_ir import is_partitioned
+from tvm_ios.relax.target import resolve_target
+
+__all__ = [
+    "is_partitioned",
+    "measured_schedule",
+    "pad_unless_done",
+    "prepare_unless_done",
+    "resolve_target",
+    "rewrite",
+]
+
+
+def prepare_unless_done(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    conversion: Conversion = AS_IT_IS,
+) -> PreparedModule | None:
+    """Module that is prepared; None for one that is partitioned, or no straight line of calls."""
+    if conversion.changes:
+        raise OptionError(
+            f"{conversion.as_text()}: Relax models are compiled as they are; convert the model "
+            "before, such as by tvm.relax.transform.ConvertLayout, and leave out conversion"
+        )
+    if is_partitioned(mod):
+        return None
+    prepared = prepare(mod, params, target)
+    return None if prepared.extraction.line.obstacles else prepared
+
+
+def pad_unless_done(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+) -> tvm.IRModule:
+    """Refuse: only Relay models are padded."""
+    del mod, params, target
+    raise OptionError("PadChannels works on Relay only; leave it out for Relax modules")
+
+
+def measured_schedule(options: ScheduleOperators, prepared: PreparedModule) -> InterOpSchedule:
+    """Refuse: nobody measures stages of Relax yet."""
+    del prepared
+    raise OptionError(
+        f"scheduler is {options.chosen_scheduler().value!r} without a cost_model, and stages of "
+        "Relax modules are not measured yet; give a cost_model, or scheduler='greedy'"
+    )
