@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
+import tvm_ffi
 
+from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
@@ -24,6 +26,12 @@ __all__ = [
     "resolve_target",
     "rewrite",
 ]
+
+
+# TVM-FFI carries exceptions of Python through C++ by the names of their classes.
+for _error in vars(errors).values():
+    if isinstance(_error, type) and issubclass(_error, errors.TvmIosError):
+        tvm_ffi.register_error(_error.__name__, _error)
 
 
 def prepare_unless_done(

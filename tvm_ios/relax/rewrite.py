@@ -67,7 +67,8 @@ class _Partition:
             for variable, function in extraction.module.functions_items()
             if not function.same_as(self.main)
         }
-        self.builder = relax.BlockBuilder(tvm.IRModule(others))
+        old = extraction.module
+        self.builder = relax.BlockBuilder(tvm.IRModule(others, old.attrs, old.global_infos))
         self.outer: dict[Made, Any] = {
             Made(-1, number): variable for number, variable in enumerate(self.main.params)
         }
