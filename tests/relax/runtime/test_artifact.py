@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +11,12 @@ import tvm
 
 import tvm_ios
 from tests.relax.runtime import built
-from tvm_ios.cli.main import main
+from tests.relax.runtime.c_program import EXAMPLE, started
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.runtime.base.native_runtime import C_API_FOLDER
 from tvm_ios.runtime.base.tvm_names import ffi_library
-
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "c" / "run_model.c"
 
 PROGRAM = """
 import sys
@@ -77,30 +72,6 @@ def test_damaged_parameters_are_refused(exported, tmp_path):
     (tmp_path / "model.so").write_bytes(content)
     with pytest.raises(ArtifactError, match="does not match its digest"):
         tvm_ios.load(tmp_path / "model.so")
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The example in C, built with what ``tvm-ios c-api`` prints."""
-    out = StringIO()
-    with redirect_stdout(out):
-        assert main(["c-api"]) == 0
-    path = tmp_path_factory.mktemp("program") / "run_model"
-    words = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", str(EXAMPLE), *shlex.split(out.getvalue())]
-    done = subprocess.run([*words, "-o", str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return path
-
-
-def started(program, *words, **environment):
-    return subprocess.run(
-        [str(program), *map(str, words)],
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", **environment},
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.mark.slow
