@@ -18,7 +18,7 @@ from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
 from tvm_ios.host.relax_tvm import is_relax_tvm, relax_host_target
 
-__all__ = ["cached_libinfo", "host_target", "require_relay_tvm", "require_tvm"]
+__all__ = ["cached_libinfo", "host_target", "require_relay_for", "require_relay_tvm", "require_tvm"]
 
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
@@ -93,6 +93,14 @@ def require_relay_tvm() -> ModuleType:
         raise HostError(f"{_named(tvm)} is older than 0.11; {_INSTALL}")
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     return tvm
+
+
+def require_relay_for(name: str) -> None:
+    """Refuse a name of ours that needs Relay, where the TVM here has none; raises HostError."""
+    try:
+        require_relay_tvm()
+    except HostError as error:
+        raise HostError(f"{name} needs a TVM with Relay: {error}") from error
 
 
 @cache

@@ -73,7 +73,7 @@ class _StockRuns:
 
 
 class StockExecutor(_StockRuns):
-    """Stock ``GraphExecutor`` over loaded kernels; the graph is the one that ``relay.build`` made."""
+    """Stock ``GraphExecutor`` over loaded kernels; the graph is that of ``relay.build``."""
 
     def __init__(
         self, graph_json: str, library: KernelLibrary, params: Mapping[str, Any], *, lanes: int
