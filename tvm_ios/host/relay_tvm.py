@@ -16,8 +16,9 @@ from typing import Any
 
 from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
+from tvm_ios.host.relax_tvm import is_relax_tvm, relax_host_target
 
-__all__ = ["cached_libinfo", "host_target", "require_relay_tvm", "require_tvm"]
+__all__ = ["cached_libinfo", "host_target", "require_relay_for", "require_relay_tvm", "require_tvm"]
 
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
@@ -94,15 +95,28 @@ def require_relay_tvm() -> ModuleType:
     return tvm
 
 
+def require_relay_for(name: str) -> None:
+    """Refuse a name of ours that needs Relay, where the TVM here has none; raises HostError."""
+    try:
+        require_relay_tvm()
+    except HostError as error:
+        raise HostError(f"{name} needs a TVM with Relay: {error}") from error
+
+
 @cache
 def host_target() -> str:
     """Best ``llvm`` target for this processor that this TVM's LLVM knows, tried with a kernel.
+
+    With TVM 0.27 it is JSON, since that reads no other targets.
 
     Raises
     ------
     HostError
         If this TVM has no LLVM or no target compiles a kernel that adds up right.
     """
+    tvm = _imported()
+    if is_relax_tvm(tvm):
+        return relax_host_target(tvm)
     tvm = require_relay_tvm()
     if not tvm.runtime.enabled("llvm"):
         raise HostError(f"TVM {tvm.__version__} was built without LLVM; {_INSTALL}")

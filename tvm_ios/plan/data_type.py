@@ -36,7 +36,7 @@ def is_float(dtype: str) -> bool:
 
 @cache
 def dlpack_fields(dtype: str, *, is_ffi: bool = False) -> tuple[int, int, int]:
-    """DLPack's type code, bits and vector lanes of a TVM data type, for kernels of TVM-FFI or not."""
+    """DLPack's type code, bits and vector lanes of a TVM data type, as kernels check them."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
     name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
     # The truth value of Relay's TVM is an unsigned integer of one bit, and yet takes a byte; DLPack

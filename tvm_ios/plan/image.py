@@ -37,8 +37,8 @@ PLAN_VERSION = 5
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
 HEADER = struct.Struct("<iqq18i")
-"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and 1 for
-kernels of TVM-FFI."""
+"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and
+1 for kernels of TVM-FFI."""
 ARRAYS = (
     *("qqi4x", "qqiiiiBBH4x", "q", "q", "iiii", "i", "iiiiiiiii", "i"),
     *("i", "iiii", "i", "i", "ii"),

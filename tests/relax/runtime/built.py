@@ -1,15 +1,15 @@
 """Kernels of TIR that TVM 0.27 compiles, and a plan of them by hand: two groups, then one.
 
-``data`` goes through ``scaled``, whose rows are tasks of a parallel region, and ``shifted``; both go
-through ``joined``. ``positive`` says where that is above 0.
+``data`` goes through ``scaled``, whose rows are tasks of a parallel region, and ``shifted``; both
+go through ``joined``. ``positive`` says where that is above 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import tvm
-from tvm.script import ir as I  # noqa: N812 - as TVM names it
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.lower import lower_plan

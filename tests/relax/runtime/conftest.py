@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tests.relax.runtime import built
+from tests.relax.runtime import built, c_program
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 
@@ -22,3 +22,9 @@ def library(executable, tmp_path_factory):
     path = tmp_path_factory.mktemp("kernels") / "kernels.so"
     executable.export_library(str(path))
     return KernelLibrary(path, shared_runtime())
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The example in C."""
+    return c_program.build(tmp_path_factory.mktemp("program") / "run_model")

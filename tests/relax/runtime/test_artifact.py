@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +11,14 @@ import tvm
 
 import tvm_ios
 from tests.relax.runtime import built
+from tests.relax.runtime.c_program import EXAMPLE, started
 from tvm_ios.cli.main import main
-from tvm_ios.errors import ArtifactError
+from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
+from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.base.native_runtime import C_API_FOLDER
 from tvm_ios.runtime.base.tvm_names import ffi_library
-
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "c" / "run_model.c"
 
 PROGRAM = """
 import sys
@@ -79,28 +76,32 @@ def test_damaged_parameters_are_refused(exported, tmp_path):
         tvm_ios.load(tmp_path / "model.so")
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The example in C, built with what ``tvm-ios c-api`` prints."""
-    out = StringIO()
-    with redirect_stdout(out):
-        assert main(["c-api"]) == 0
-    path = tmp_path_factory.mktemp("program") / "run_model"
-    words = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", str(EXAMPLE), *shlex.split(out.getvalue())]
-    done = subprocess.run([*words, "-o", str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return path
+def test_the_command_runs_it_and_compares_it(exported, tmp_path, capsys):
+    assert main(["run", str(exported), "--profile", "--lanes", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "scaled" in printed
+    assert "TVM kernel" in printed
+    other = tmp_path / "other.so"
+    other.write_bytes(exported.read_bytes())
+    assert main(["compare", str(exported), str(other)]) == 0
+    assert "times as fast" in capsys.readouterr().out
 
 
-def started(program, *words, **environment):
-    return subprocess.run(
-        [str(program), *map(str, words)],
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", **environment},
-        timeout=300,
-        check=False,
-    )
+def test_a_model_for_a_gpu_is_refused_in_one_line(exported, library):
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
+    with pytest.raises(HostError, match="runs on a GPU, which needs a TVM with Relay"):
+        plan_executor(
+            built.plan(2),
+            library,
+            {},
+            target,
+            device=None,
+            lanes=None,
+            options=None,
+            cuda_graph=True,
+            store=None,
+            rest=None,
+        )
 
 
 @pytest.mark.slow

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import threading
+import time
 
 import numpy as np
 import pytest
 import tvm
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 from tests.relax.runtime import built
 from tvm_ios.errors import ArtifactError, ExecutionError
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.lower import lower_plan
+from tvm_ios.plan.placement import Placement
+from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
+from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.lane_executor import executor_here
@@ -60,8 +68,41 @@ def test_values_come_in_as_arrays_of_any_kind(library):
             executor.set_input_zero_copy("data", [1.0])
 
 
-def test_parallel_regions_are_split_over_lanes(library):
-    """Every order of tasks computes the same, and lanes that stall leave tasks to others."""
+@I.ir_module
+class Threads:
+    @T.prim_func
+    def threads(data: T.Buffer((64,), "float32"), out: T.Buffer((64,), "int32")):
+        for i in T.parallel(64):
+            out[i] = T.call_extern("int32", "gettid") + T.cast(data[i], "int32")
+
+
+def test_parallel_regions_are_split_over_lanes(tmp_path):
+    """The kernel says which threads run its tasks; some time, the other lane helps."""
+    tvm.compile(Threads, target=built.TARGET).export_library(str(tmp_path / "threads.so"))
+    threads = GraphOperator(
+        name="threads", kernel="threads", inputs=(0,), outputs=(1,), flatten=False
+    )
+    graph = KernelGraph(
+        tensors=(GraphTensor((64,), "float32"), GraphTensor((64,), "int32")),
+        operators=(threads,),
+        inputs=(("data", 0),),
+        outputs=(1,),
+    )
+    plan = lower_plan(graph, [Placement(stage=0, group=0)], lanes=2)
+    library = KernelLibrary(tmp_path / "threads.so", shared_runtime())
+    options = LaneOptions(oversubscribe=True, tasks_per_lane=8, jitter_seed=1)
+    with MultiStreamGraphModule(plan, library, {}, options=options) as executor:
+        executor.set_input("data", np.zeros(64, "float32"))
+        deadline = time.monotonic() + 60
+        found = set()
+        while len(found) < 2 and time.monotonic() < deadline:
+            executor.run()
+            found = set(executor.get_output(0).numpy().tolist())
+        assert len(found) == 2
+        assert threading.get_native_id() in found
+
+
+def test_lanes_that_stall_change_no_result(library):
     data, weight = built.values()
     for seed in range(1, 6):
         with module(library, 3, tasks_per_lane=4, jitter_seed=seed) as executor:
@@ -121,4 +162,3 @@ def test_stock_tvm_runs_the_same_library_on_its_own_threads(library):
     out = tvm.runtime.empty(built.SHAPE, "float32")
     library.module["scaled"](tvm.runtime.tensor(data), tvm.runtime.tensor(weight), out)
     np.testing.assert_array_equal(out.numpy(), data * weight)
-    assert os.environ["TVM_NUM_THREADS"]

@@ -31,7 +31,7 @@ from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
-from tvm_ios.runtime.base.tvm_names import IS_FFI, create_shared, data_address, empty
+from tvm_ios.runtime.base.tvm_names import IS_FFI, data_address, empty, linkers
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
@@ -70,7 +70,7 @@ def export_artifact(
     with new_artifact(path) as library:
         objects, program = native_code(plan)
         addons += map(str, objects)
-        factory.export_library(str(library), fcompile=create_shared(), addons=addons)
+        factory.export_library(str(library), fcompile=linkers().create_shared, addons=addons)
         options = LaneOptions()
         params = factory.get_params()
         facts = ProgramFacts(

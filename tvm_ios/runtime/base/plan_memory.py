@@ -30,9 +30,7 @@ class PlanMemory:
     Parameters that lie on the device are used, not copied.
     """
 
-    def __init__(
-        self, plan: ExecutionPlan, params: Mapping[str, Any], device: Any = None
-    ) -> None:
+    def __init__(self, plan: ExecutionPlan, params: Mapping[str, Any], device: Any = None) -> None:
         self.plan = plan
         self.device = tvm.cpu() if device is None else device
         self.generation = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.errors import HostError
 from tvm_ios.runtime.base.native_runtime import DLTensor
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
     "CUDA_TYPE",
     "IS_FFI",
     "Array",
-    "create_shared",
     "data_address",
     "device_place",
     "empty",
@@ -27,7 +27,9 @@ __all__ = [
     "from_dlpack",
     "imported_modules",
     "in_words",
+    "linkers",
     "load_library",
+    "require_packed",
     "runtime_library",
 ]
 
@@ -67,7 +69,9 @@ def in_words(text: str) -> str:
 
 def data_address(array: Any) -> int:
     """Address of the first value of an array."""
-    tensor = array.__chandle__() + _OBJECT_BYTES if IS_FFI else ctypes.addressof(array.handle.contents)
+    tensor = (
+        array.__chandle__() + _OBJECT_BYTES if IS_FFI else ctypes.addressof(array.handle.contents)
+    )
     native = DLTensor.from_address(tensor)
     return int(native.data or 0) + int(native.byte_offset)
 
@@ -91,17 +95,26 @@ def imported_modules(module: Any) -> list[Any]:
     return list(module.imports if IS_FFI else module.imported_modules)
 
 
-def create_shared() -> Any:
-    """TVM's linker of shared libraries, for ``export_library``."""
+def linkers() -> Any:
+    """TVM's module of functions that link shared libraries, for ``export_library``."""
     if IS_FFI:
         from tvm.support import cc  # noqa: PLC0415 - each TVM has its own
     else:
         from tvm.contrib import cc  # noqa: PLC0415
-    return cc.create_shared
+    return cc
 
 
-def runtime_library() -> ctypes.CDLL:
-    """TVM's runtime, whose C functions kernels call."""
+def require_packed(what: str) -> None:
+    """Refuse what works with kernels of TVM with Relay only; ``what`` is a sentence about it."""
+    if IS_FFI:
+        raise HostError(
+            f"{what}, which needs a TVM with Relay: tvm-ios install-tvm; the TVM here is "
+            f"{tvm.__version__}"
+        )
+
+
+def runtime_library() -> Any:
+    """TVM's runtime, whose C functions kernels call; a library of ctypes."""
     if IS_FFI:
         from tvm.base import _LOADED_LIBS  # noqa: PLC0415
 
