@@ -11,13 +11,13 @@ import tvm
 from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.targets import local_device
 from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
 from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.list_choice import list_from
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.dataflow import has_main

@@ -114,7 +114,7 @@ class ScheduleOperators:
             return greedy_schedule(graph)
         if self.cost_model is not None:
             if scheduler is Scheduler.LIST:
-                return self._list(graph, self.cost_model)
+                return self.list_by(graph, self.cost_model)
             return search_ios(graph, self.cost_model, self.limits()).schedule
         return dialect_here().measured_schedule(self, prepared)
 
@@ -122,7 +122,7 @@ class ScheduleOperators:
         """Limits and rules of IOS; without merges where bits are to be stock TVM's."""
         return self.search.without_merges() if self.exact else self.search
 
-    def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
+    def list_by(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
         """List by prices of a cost model, which may know nothing of help by idle lanes."""
         target = dialect_here().resolve_target(self.target)
         lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS

@@ -6,6 +6,7 @@ not know it compiles for a processor of the last century, and only prints a line
 
 from __future__ import annotations
 
+import json
 import shlex
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import ModelError
-from tvm_ios.host.processor import target_candidates
+from tvm_ios.host.relax_tvm import relax_host_target
 
 __all__ = ["host_target", "resolve_target"]
 
@@ -56,8 +57,7 @@ def resolve_target(target: Any) -> tvm.target.Target:
 @cache
 def host_target() -> tvm.target.Target:
     """Best target for this processor that this TVM's LLVM knows."""
-    major = int(tvm.target.codegen.llvm_version_major())
-    return tvm.target.Target(_options(target_candidates(major)[0]))
+    return tvm.target.Target(relax_host_target(tvm))
 
 
 @cache
@@ -67,7 +67,10 @@ def _known_processors() -> frozenset[str]:
 
 
 def _options(line: str) -> dict[str, Any]:
-    """JSON form of a command line such as ``llvm -mcpu=haswell -mattr=+f16c,+fma``."""
+    """Options of a target in JSON, or of a command line such as ``llvm -mattr=+f16c,+fma``."""
+    if line.startswith("{"):
+        options: dict[str, Any] = json.loads(line)
+        return options
     kind, *words = shlex.split(line)
     pairs = [word.lstrip("-").partition("=") for word in words]
     listed = {"mattr", "keys"}

@@ -8,6 +8,7 @@ from tvm import relax
 from tests.relax.networks import TARGET, answers, squeezenet
 from tests.relax.relax.modules import Branches, Controlled, Dynamic, Opaque
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.passes import PadChannels, PartitionStages, PrepareModule, ScheduleOperators
 from tvm_ios.relax import extract, prepare, read_schedule, rewrite
@@ -59,6 +60,21 @@ def test_lists(net):
     assert (schedule.scheduler, schedule.num_home_lanes) == ("list", 2)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["ios", "list"])
+def test_prices_are_measured_and_kept(tmp_path, scheduler):
+    options = {"scheduler": scheduler, "database": tmp_path / "prices.sqlite", "lanes": 2}
+    schedule = read_schedule(ScheduleOperators(target=TARGET, **options)(Branches))
+    assert schedule.scheduler == scheduler
+    assert schedule.latency_ns > 0
+    assert not schedule.priced_by
+    kept = ProfileDatabase(tmp_path / "prices.sqlite").count()
+    assert kept >= 3
+    again = read_schedule(ScheduleOperators(target=TARGET, **options)(Branches))
+    assert again == schedule
+    assert ProfileDatabase(tmp_path / "prices.sqlite").count() == kept
+
+
 def test_in_a_sequence_of_passes():
     passes = [
         PrepareModule(target=TARGET),
@@ -84,8 +100,6 @@ def test_what_no_lane_runs_stays_as_it_is(module):
 
 
 def test_what_relax_cannot_do_is_refused():
-    with pytest.raises(OptionError, match="give a cost_model, or scheduler='greedy'"):
-        ScheduleOperators(target=TARGET)(Branches)
     with pytest.raises(ModelError, match="is no CPU"):
         ScheduleOperators(target="cuda")
     with pytest.raises(OptionError, match="PadChannels works on Relay only"):

@@ -17,6 +17,7 @@ def test_command_lines_become_options():
 def test_this_machine_is_the_default():
     assert str(resolve_target(None)) == str(host_target())
     assert host_target().kind.name == "llvm"
+    assert str(resolve_target(str(host_target()))) == str(host_target())
 
 
 def test_targets_of_tvm_are_taken():
