@@ -177,7 +177,7 @@ class _RandomNetwork(Network):
         channels = int(data.ty.shape[1])
         scale = [self.constant(channels) for _ in range(3)]
         variance = relax.const(np.linspace(0.5, 2, channels, dtype="float32"))
-        made = self.emit(relax.op.nn.batch_norm(data, *scale, variance, axis=1))
+        made = self.emit(relax.op.nn.batch_norm(data, *scale, variance, axis=1, training=False))
         return self.emit(relax.TupleGetItem(made, 0))
 
     def mapped(self, data: relax.Var) -> relax.Var:

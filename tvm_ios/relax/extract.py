@@ -24,6 +24,8 @@ __all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of"]
 
 NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
 """Number that TVM adds to a name that it has given before."""
+WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
+"""Attributes of kernels whose loops no longer show what they compute."""
 BY_CALL = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
 """Operators of Relax that a prepared module may still call."""
 
@@ -170,6 +172,14 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
         kind = call_name(call.call).removeprefix("relax.")
         return _Facts(kind=kind, workload=_opaque(call), flops=0, reshape=False, view=None)
     variable = call.call.args[0]
+    if variable not in known and WORKLOAD in function.attrs:
+        known[variable] = _Facts(
+            kind=_kind(variable.name_hint),
+            workload=str(function.attrs[WORKLOAD]),
+            flops=int(function.attrs[FLOPS]),
+            reshape=False,
+            view=None,
+        )
     if variable not in known:
         inputs = [tensor for piece in call.call.args[1].fields for tensor in _typed(piece)]
         reshape = is_reshape(function)

@@ -1,6 +1,6 @@
 """The first step in Relax: a user's module becomes one ``main`` of kernels, parameters bound.
 
-TVM's own passes do the work. Layouts stay as they are in the model.
+TVM's own passes do the work; then kernels get loops of ours. Layouts stay as they are in the model.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tvm import relax
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
 
@@ -74,11 +75,12 @@ def prepare(
     arrays = _checked(main, params or {})
     transform = relax.transform
     steps = [transform.BindParams("main", arrays)] if arrays else []
-    if not (is_partitioned(mod) or is_prepared(mod)):
+    is_done = is_partitioned(mod) or is_prepared(mod)
+    if not is_done:
         steps += [
             transform.Normalize(),
             transform.ConvertToDataflow(),
-            transform.DecomposeOpsForInference(),
+            *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
             transform.EliminateCommonSubexpr(),
@@ -91,7 +93,21 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    if not is_done:
+        module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen)
+
+
+def _trains(main: relax.Function) -> bool:
+    """True if something in ``main`` is computed as in training, which TVM's pass overlooks."""
+    found = []
+
+    def visit(expression: relax.Expr) -> None:
+        if isinstance(expression, relax.Call) and getattr(expression.attrs, "training", False):
+            found.append(expression)
+
+    relax.analysis.post_order_visit(main, visit)
+    return bool(found)
 
 
 def _checked(main: relax.Function, params: Mapping[str, Any]) -> dict[str, tvm.runtime.Tensor]:

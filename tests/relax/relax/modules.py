@@ -1,12 +1,12 @@
-# ruff: noqa: N805 - functions of TVMScript have no self
+
 """Modules in TVMScript: kernels that stand for whole operators, and code that no lane runs."""
 
 from __future__ import annotations
 
 import tvm
-from tvm.script import ir as I  # noqa: N812 - as TVM names it
-from tvm.script import relax as R  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
 
 __all__ = ["Branches", "Controlled", "Dynamic", "Opaque", "Unprepared"]
 

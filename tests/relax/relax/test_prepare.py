@@ -5,7 +5,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.relax.networks import TARGET, answers, squeezenet
+from tests.relax.networks import TARGET, Network, answers, squeezenet
 from tests.relax.relax.modules import Branches, Unprepared
 from tvm_ios.errors import ModelError
 from tvm_ios.relax import prepare
@@ -41,6 +41,21 @@ def test_results_are_those_of_stock_tvm():
     stock = relax.transform.BindParams("main", params)(mod)
     (ours,) = answers(prepare(mod, params, TARGET).module, value)
     np.testing.assert_allclose(ours, answers(stock, value)[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_of_training_stay_so(training):
+    network = Network(2, 4, 3, 3)
+
+    def body(net):
+        values = [net.constant(4) for _ in range(3)]
+        variance = relax.const(np.full(4, 2, "float32"))
+        made = relax.op.nn.batch_norm(net.x, *values, variance, axis=1, training=training)
+        return net.emit(relax.TupleGetItem(net.emit(made), 0))
+
+    mod = network.build(body)
+    (ours,) = answers(prepare(mod, None, TARGET).module, network.value())
+    np.testing.assert_allclose(ours, answers(mod, network.value())[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
