@@ -1,4 +1,3 @@
-
 """Modules in TVMScript: kernels that stand for whole operators, and code that no lane runs."""
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRM
 
 def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
     """A kernel with loops of ours; None where no rule has any."""
-    lanes = int(tvm.target.codegen.llvm_get_vector_width(target)) // 32
+    lanes = _vector_lanes(target)
     for rule in RULES:
         schedule = s_tir.Schedule(function)
         try:
@@ -50,3 +50,11 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels
     return None
+
+
+def _vector_lanes(target: tvm.target.Target) -> int:
+    """Elements of float32 in a vector register; TVM's llvm_get_vector_width is 512 for any x86."""
+    codegen = tvm.target.codegen
+    if codegen.target_has_features("avx512f", target):
+        return 16
+    return 8 if codegen.target_has_features("avx2", target) else 4

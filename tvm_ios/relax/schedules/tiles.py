@@ -6,10 +6,10 @@ import math
 
 from tvm import s_tir
 
-__all__ = ["divisor", "extents_of", "spread"]
+__all__ = ["LEAST_PARALLEL", "divisor", "extents_of", "spread"]
 
 LEAST_PARALLEL = 8192
-"""Elements of an array below which one lane is faster than several."""
+"""Iterations of a kernel below which one lane is faster than several."""
 VECTOR = 32
 """Most elements of a vector: LLVM cuts it into those of the processor."""
 

@@ -7,13 +7,14 @@ in which TVM sums it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tvm
 from tvm import s_tir
 from tvm.s_tir.dlight import normalize_prim_func
 
-from tvm_ios.relax.schedules.tiles import divisor, extents_of, spread
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, spread
 
 __all__ = ["window"]
 
@@ -40,6 +41,7 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
         return False
     if not _has_rows(schedule.get(main), kinds):
         return False
+    extents = extents_of(schedule, loops)
     _schedule_before(schedule, [each.block_rv for each in blocks[: sums[0]]])
     *between, last = [each.block_rv for each in blocks[sums[0] + 1 :]] or [None]
     for block in between:
@@ -61,7 +63,8 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
         schedule.vectorize(vector)
         for loop in unrolled:
             schedule.unroll(loop)
-    schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else [*rows, outer][0])
+    if math.prod(extents) >= LEAST_PARALLEL:
+        schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else [*rows, outer][0])
     # Only whole reductions may be made parallel, so this comes last.
     schedule.decompose_reduction(main, summed[0])
     return True
