@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relax.extract import Extraction, extract, kernel_of
 from tvm_ios.relax.ir import Constant
+from tvm_ios.relax.kernel_text import kernel_text
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target
@@ -37,6 +39,8 @@ class StagedBuild:
     placements: tuple[Placement, ...]
     """Place of each operator, in graph order."""
     operator_names: tuple[str, ...]
+    kernel_codes: tuple[str, ...]
+    """Digest of the loops of each operator's kernel, in graph order."""
     extraction: Extraction
     schedule: InterOpSchedule
     """Schedule of a partitioned module; the sequential one of any other."""
@@ -95,6 +99,7 @@ def build(
         params=graph.params,
         placements=placements_at(extraction, schedule, [(name,) for name in names], places),
         operator_names=names,
+        kernel_codes=tuple(_code_of(extraction, call) for call in extraction.line.calls),
         extraction=extraction,
         schedule=schedule,
         target=chosen,
@@ -116,6 +121,11 @@ def _placed(extraction: Extraction) -> list[PlacedKernel]:
             )
         placed += kernels
     return placed
+
+
+def _code_of(extraction: Extraction, call: ReadCall) -> str:
+    text = kernel_text(extraction.module[call.call.args[0]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _compile(extraction: Extraction, target: tvm.target.Target) -> tvm.runtime.Module:

@@ -48,7 +48,7 @@ class RelaxStagePrices:
             staged.params,
             [placement.view for placement in staged.placements],
         )
-        self._graphs = {end: self._named(model.graph, end) for end in ("", ONE_LANE)}
+        self._graphs = {end: self._named(model, end) for end in ("", ONE_LANE)}
         llvm = tvm.target.codegen.llvm_version_major()
         context = ProfileContext(
             device=device.name,
@@ -97,17 +97,17 @@ class RelaxStagePrices:
         """Nanoseconds that lanes waited for a core while timed; None where nobody counts them."""
         return self._native.waited_ns()
 
-    def _named(self, graph: OperatorGraph, end: str) -> OperatorGraph:
-        """Graph with workloads that say which operators need no kernel, which depends on it."""
+    def _named(self, model: RelaxModel, end: str) -> OperatorGraph:
+        """Graph whose workloads say what runs: loops, or nothing, which depends on the graph."""
+        codes = model.kernels.staged.kernel_codes
+        run = [
+            "view" if self._native.needs_no_kernel(self._library, index) else code
+            for index, code in enumerate(codes)
+        ]
         return OperatorGraph(
-            graph.name,
+            model.graph.name,
             tuple(
-                replace(
-                    operator,
-                    workload=operator.workload
-                    + ("@view" if self._native.needs_no_kernel(self._library, index) else "")
-                    + end,
-                )
-                for index, operator in enumerate(graph.operators)
+                replace(operator, workload=f"{operator.workload}@{code}{end}")
+                for operator, code in zip(model.graph.operators, run, strict=True)
             ),
         )
