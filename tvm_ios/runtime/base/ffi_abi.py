@@ -37,8 +37,8 @@ class FfiConvention:
         if symbol_in(code, symbol) is None:
             function()  # raises where nothing has this name
             raise ArtifactError(
-                f"{name!r} is a function of TVM and no kernel: there is no symbol {symbol}; plan and "
-                "library do not belong together, export the model again"
+                f"{name!r} is a function of TVM and no kernel: there is no symbol {symbol}; plan "
+                "and library do not belong together, export the model again"
             )
         return Kernel(runtime.call_ffi, address_of(code, symbol))
 
