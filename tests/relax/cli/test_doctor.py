@@ -13,7 +13,7 @@ import tvm_ffi
 HERE = Path(tvm.__file__).parent
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_both_tvms_are_told_with_what_they_give(run_python):
     done = run_python("-m", "tvm_ios", "doctor", TVM_IOS_TVM="path", TVM_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -26,7 +26,7 @@ def test_both_tvms_are_told_with_what_they_give(run_python):
     assert done.stdout.endswith("The CPU path is ready.\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_without_a_tvm_with_relay_it_is_as_ready(run_python, project_root, tmp_path):
     """Only what apache-tvm needs is installed: there is no import hook, and no wheel."""
     packages, bare = Path(tvm_ffi.__file__).parents[1], tmp_path / "bare"

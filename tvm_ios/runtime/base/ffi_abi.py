@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ctypes import c_void_p
 from typing import Any
 
+from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime, address_of
 from tvm_ios.runtime.base.tvm_abi import symbol_in
@@ -34,7 +35,11 @@ class FfiConvention:
         """The kernel of a name, which has a symbol."""
         symbol = _PREFIX + name
         if symbol_in(code, symbol) is None:
-            function()  # says that there is no such kernel
+            function()  # raises where nothing has this name
+            raise ArtifactError(
+                f"{name!r} is a function of TVM and no kernel: there is no symbol {symbol}; plan "
+                "and library do not belong together, export the model again"
+            )
         return Kernel(runtime.call_ffi, address_of(code, symbol))
 
     def launch(self, runtime: NativeRuntime, function: Any) -> NativeLaunch:
