@@ -17,7 +17,7 @@ from tests.relax.networks import TARGET, answers, random_network
 from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
-from tvm_ios.relax import read_schedule
+from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import executor_here

@@ -8,7 +8,7 @@ import tvm_ios
 from tests.relax.networks import TARGET, answers, inception_block, squeezenet
 from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.errors import ScheduleError
-from tvm_ios.relax import read_schedule
+from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 

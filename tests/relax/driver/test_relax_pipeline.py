@@ -10,7 +10,7 @@ from tvm import relax
 from tests.relax.networks import TARGET, answers, inception_block
 from tests.relax.relax.modules import Branches
 from tvm_ios.driver.relax_pipeline import register
-from tvm_ios.relax import prepare
+from tvm_ios.relax.prepare import prepare
 
 
 def test_tvm_finds_the_function_that_registers_it(project_root):

@@ -11,7 +11,10 @@ from tvm_ios.core.conversion import Conversion
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.passes import PadChannels, PartitionStages, PrepareModule, ScheduleOperators
-from tvm_ios.relax import extract, prepare, read_schedule, rewrite
+from tvm_ios.relax.extract import extract
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite
+from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 

@@ -10,7 +10,10 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.plan.verify import verify_plan
-from tvm_ios.relax import build, extract, prepare, rewrite
+from tvm_ios.relax.build import build
+from tvm_ios.relax.extract import extract
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite
 from tvm_ios.search.baselines import greedy_schedule
 
 

@@ -9,7 +9,9 @@ from tests.relax.relax.modules import Branches, Controlled, Dynamic, Opaque, Unp
 from tvm_ios.core.graph import Obstacle
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView
-from tvm_ios.relax import extract, is_prepared, prepare, rewrite
+from tvm_ios.relax.extract import extract, is_prepared
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite
 from tvm_ios.search.baselines import greedy_schedule
 
 

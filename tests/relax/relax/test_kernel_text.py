@@ -6,8 +6,8 @@ from tvm import relax
 
 from tests.relax.networks import TARGET, inception_block
 from tests.relax.relax.modules import Branches
-from tvm_ios.relax import prepare
 from tvm_ios.relax.kernel_text import kernel_text
+from tvm_ios.relax.prepare import prepare
 
 
 def test_names_do_not_count():
@@ -36,7 +36,7 @@ def test_workloads_are_those_of_another_process(run_python, project_root):
     workloads = [each.workload for each in prepare(module, None, TARGET).extraction.graph.operators]
     code = (
         "from tests.relax.networks import TARGET, inception_block\n"
-        "from tvm_ios.relax import prepare\n"
+        "from tvm_ios.relax.prepare import prepare\n"
         "graph = prepare(inception_block()[0], None, TARGET).extraction.graph\n"
         "print(*(each.workload for each in graph.operators))\n"
     )

@@ -8,7 +8,7 @@ from tvm import relax
 from tests.relax.networks import TARGET, Network, answers, squeezenet
 from tests.relax.relax.modules import Branches, Unprepared
 from tvm_ios.errors import ModelError
-from tvm_ios.relax import prepare
+from tvm_ios.relax.prepare import prepare
 
 
 def test_operators_become_one_kernel():

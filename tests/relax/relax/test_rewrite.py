@@ -11,7 +11,10 @@ from tests.relax.networks import TARGET, answers, squeezenet
 from tests.relax.relax.modules import Branches, Dynamic, Opaque
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
-from tvm_ios.relax import extract, is_partitioned, prepare, read_schedule, rewrite
+from tvm_ios.relax.extract import extract
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite
+from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.search.baselines import greedy_schedule, make_schedule, sequential_schedule
 
 EXPECTED = """

@@ -6,8 +6,8 @@ from tvm import relax
 
 from tests.relax.networks import TARGET, Network, answers
 from tests.relax.relax.modules import Branches
-from tvm_ios.relax import prepare
 from tvm_ios.relax.extract import WORKLOAD, extract, kernel_of
+from tvm_ios.relax.prepare import prepare
 
 OP = relax.op
 KERNELS = {
