@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import tvm
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.driver.dialects.relay_schedule import compile_relay
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["compile_schedule"]
@@ -30,7 +31,8 @@ def compile_schedule(
     Parameters
     ----------
     mod
-        A Relay module; or one that ``ScheduleOperators`` has partitioned, with no ``schedule``.
+        A Relay module, or with TVM 0.27 one in Relax; or one that ``ScheduleOperators`` has
+        partitioned, with no ``schedule``.
     params
         Parameters by name.
     target
@@ -43,7 +45,8 @@ def compile_schedule(
         GPU, streams: as many as the widest stage has groups where omitted.
     options
         Options that ``schedule`` was found with, since it fits only their graph. Read are
-        ``conversion`` and, of ``build``, ``libraries``, ``tf32`` and ``exact``. The schedule's
+        ``conversion`` and, of ``build``, ``libraries``, ``tf32`` and ``exact``; none of them is for
+        Relax. The schedule's
         operator libraries compute what it gives them; one that is named here also computes all it
         can where the schedule was found without. A library is needed to run the model, not to
         compile it.
@@ -56,5 +59,9 @@ def compile_schedule(
         As :func:`tune`.
     """
     require_options(options)
+    # Each room imports a dialect that only one TVM has.
+    name = "relax" if IS_FFI else "relay"
+    dialect = import_module(f"tvm_ios.driver.dialects.{name}_schedule")
     with exact_bits(options.build.exact):
-        return compile_relay(mod, params, target, schedule, lanes, options)
+        model: CompiledModel = dialect.compile_model(mod, params, target, schedule, lanes, options)
+    return model

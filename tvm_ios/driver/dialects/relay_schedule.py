@@ -27,10 +27,10 @@ from tvm_ios.relay.prepare import converted_model
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.records.record_lookup import records_around
 
-__all__ = ["compile_relay"]
+__all__ = ["compile_model"]
 
 
-def compile_relay(
+def compile_model(
     mod: tvm.IRModule,
     params: Mapping[str, Any] | None,
     target: Any,
