@@ -30,11 +30,19 @@ WORKERS := $(shell expr $$(nproc) + 1)
 PYTEST := $(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --no-loadscope-reorder \
           --durations 20
 
+# A process has one TVM: tests/relax runs in a second one, and what either says counts.
+define BOTH
+@$(PYTEST) $(1); relay=$$?; TVM_IOS_TVM=path $(PYTEST) $(1) tests/relax; relax=$$?; \
+  said() { test $$1 = 0 && echo passed || echo "failed ($$1)"; }; \
+  echo "make: tests with Relay $$(said $$relay), with Relax $$(said $$relax)"; \
+  test $$relay$$relax = 00
+endef
+
 test: $(READY) ## run the tests, with two networks at full size
-	$(PYTEST) -m "not full"
+	$(call BOTH,-m "not full")
 
 test-all: $(READY) ## run every test, with all networks at full size
-	$(PYTEST)
+	$(call BOTH,)
 
 test-torch: ## run the tests that need PyTorch, in an environment of their own
 	$(MAKE) VENV=.venv-torch LOCK='-r requirements/torch-lock.txt' setup
@@ -44,7 +52,7 @@ check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
-	$(PYTEST) -m "not slow and not full"
+	$(call BOTH,-m "not slow and not full")
 
 bench: $(READY) ## measure all networks into lab/results
 	$(PY) -m tvm_ios bench

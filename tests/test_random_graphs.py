@@ -29,9 +29,10 @@ from tests.relay_graphs.graphs import (
     wide_graph,
 )
 from tests.relay_graphs.rounded import rounded_in_float32
-from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.host import host_target

@@ -102,7 +102,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    try:
+        return getattr(import_module(home), name)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "tvm":
+            import_module("tvm_ios.host.relay_tvm").require_relay_for(f"tvm_ios.{name}")
+        raise
 
 
 def __dir__() -> list[str]:

@@ -10,10 +10,12 @@ from tvm_ios.cli.main import main
 
 
 def test_a_tvm_that_is_missing_or_unfit_is_one_line(run_python, tmp_path):
-    unfit = tmp_path / "own" / "tvm"
-    unfit.mkdir(parents=True)
-    (unfit / "__init__.py").write_text('__version__ = "0.27.0"\n')
-    for path, told in (("", "no TVM found"), (str(unfit.parent), "TVM 0.27.0 at")):
+    package = tmp_path / "own" / "tvm"
+    package.mkdir(parents=True)
+    missing = "raise ModuleNotFoundError('No module named tvm', name='tvm')\n"
+    for text, told in ((missing, "no TVM found"), ('__version__ = "0.27.0"\n', "TVM 0.27.0 at")):
+        (package / "__init__.py").write_text(text)
+        path = str(package.parent)
         done = run_python("-m", "tvm_ios", "c-api", TVM_IOS_TVM="path", PYTHONPATH=path)
         (line,) = done.stderr.splitlines()
         assert told in line

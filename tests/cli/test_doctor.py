@@ -15,6 +15,9 @@ def test_this_environment_is_ready(run_python):
     done = run_python("-m", "tvm_ios", "doctor", TVM_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "dialects      relay" in done.stdout
+    assert "it gives      Relay: AutoTVM, Ansor and their logs" in done.stdout
+    assert "other tvm     0.27.0.post1 (yours) at" in done.stdout
+    assert "TVM_IOS_TVM=path imports it" in done.stdout
     assert "(TVM_NUM_THREADS=1)" in done.stdout
     assert "GFLOP/s of float32" in done.stdout
     assert done.stdout.endswith("The CPU path is ready.\n")
@@ -31,8 +34,11 @@ def test_json_holds_the_same_facts(run_python):
     assert report["latency_mode"] in (None, "fast", "slow")
 
 
-def test_no_tvm_is_told_with_the_command_that_mends_it(run_python):
-    done = run_python("-m", "tvm_ios", "doctor", TVM_IOS_TVM="path")
+def test_no_tvm_is_told_with_the_command_that_mends_it(run_python, tmp_path):
+    (tmp_path / "tvm.py").write_text(
+        "raise ModuleNotFoundError('No module named tvm', name='tvm')\n"
+    )
+    done = run_python("-m", "tvm_ios", "doctor", TVM_IOS_TVM="path", PYTHONPATH=os.fspath(tmp_path))
     assert done.returncode == 1
     assert "MISSING: no TVM found; run `tvm-ios install-tvm`" in done.stdout
 

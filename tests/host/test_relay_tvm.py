@@ -19,8 +19,9 @@ def test_relay_tvm_is_found():
     assert tvm.relay.var("x").name_hint == "x"
 
 
-def test_no_tvm_names_the_command(run_python):
-    done = run_python("-c", REQUIRE, TVM_IOS_TVM="path")
+def test_no_tvm_names_the_command(run_python, tmp_path):
+    missing = "raise ModuleNotFoundError('No module named tvm', name='tvm')\n"
+    done = run_python("-c", REQUIRE, **fake_tvm(tmp_path, missing))
     assert "HostError: no TVM found; run `tvm-ios install-tvm`" in done.stderr
 
 

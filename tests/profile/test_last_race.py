@@ -13,6 +13,7 @@ import tvm
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.database import open_database
 from tvm_ios.measure.compare import CompareOptions, RaceTooLongError
 from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
 from tvm_ios.measure.machine_mode import ModeOptions
@@ -25,7 +26,7 @@ from tvm_ios.profile.last_race import (
     race_identity,
     run_last_race,
 )
-from tvm_ios.profile.measuring_call import MeasuringCall, open_database
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import TracedRuns
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule

@@ -9,10 +9,10 @@ import pytest
 
 from tests.pricing import LANES, MEASURE, plain_choice
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.cost.database import open_database
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import list_choice
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries

@@ -17,6 +17,7 @@ from tests.operator_graphs import op
 from tests.pricing import MEASURE, convolutions
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
+from tvm_ios.cost.database import open_database
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.profile.kernel_variant import (
@@ -26,7 +27,6 @@ from tvm_ios.profile.kernel_variant import (
     with_variants,
 )
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.operator_prices import TVM, OperatorPrices
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner

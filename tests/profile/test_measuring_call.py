@@ -11,6 +11,7 @@ import pytest
 from tests.pricing import LANES, MEASURE
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.cost.database import open_database
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
@@ -19,7 +20,7 @@ from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile import measuring_call
 from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
-from tvm_ios.profile.measuring_call import MeasuringCall, open_database, profile_context
+from tvm_ios.profile.measuring_call import MeasuringCall, profile_context
 from tvm_ios.profile.race import race
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.report.tune_report import Contestant

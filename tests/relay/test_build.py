@@ -13,7 +13,8 @@ from tvm_ios import compile_schedule, load
 from tvm_ios.core.schedule import Stage, Strategy
 from tvm_ios.errors import ModelError, ScheduleError
 from tvm_ios.plan.placement import SliceView
-from tvm_ios.relay.build import build, placements_for, require_match
+from tvm_ios.plan.schedule_places import placements_for
+from tvm_ios.relay.build import build, require_match
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.rewrite import rewrite

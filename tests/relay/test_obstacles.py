@@ -4,7 +4,8 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.obstacles import Obstacle, find_obstacles, is_dynamic, is_primitive
+from tvm_ios.core.graph import Obstacle
+from tvm_ios.relay.obstacles import find_obstacles, is_dynamic, is_primitive
 
 
 def module_of(body, *parameters):

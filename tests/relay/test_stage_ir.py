@@ -7,10 +7,10 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.core.stage_attributes import STAGE_IR_VERSION
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.rewrite import rewrite
 from tvm_ios.relay.stage_ir import (
-    STAGE_IR_VERSION,
     flatten,
     is_partitioned,
     read_schedule,

@@ -30,8 +30,9 @@ def build(model, folder):
 
     from tvm_ios.host import cached_libinfo
     from tvm_ios.plan.lower import lower_plan
+    from tvm_ios.plan.schedule_places import placements_for
     from tvm_ios.relay import build as build_module
-    from tvm_ios.relay import placements_for, prepare
+    from tvm_ios.relay import prepare
     from tvm_ios.search.baselines import greedy_schedule
     from tvm_ios.support.c_compiler import compile_object
 

@@ -37,7 +37,7 @@ def priced(network_name, database_folder):
     _without_device_code()
     images = []
     image_bytes = loaded_plan.image_bytes
-    loaded_plan.image_bytes = lambda plan: images.append(plan) or image_bytes(plan)
+    loaded_plan.image_bytes = lambda plan, *facts: images.append(plan) or image_bytes(plan, *facts)
     built = build_model(*network(network_name), TARGET)
     database = ProfileDatabase(f"{database_folder}/prices.sqlite")
     rows, merged = [], []

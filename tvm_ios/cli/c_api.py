@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.errors import HostError
-from tvm_ios.host import require_relay_tvm
+from tvm_ios.host import require_tvm
 from tvm_ios.support.c_compiler import compile_shared
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.whole_file import write_bytes
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_RUNTIME = "libtvm_runtime.so"
+_RUNTIME, _FFI = "libtvm_runtime.so", "libtvm_ffi.so"
+"""Library that a C program links with: TVM's runtime, or TVM-FFI's with TVM 0.27."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -43,24 +44,29 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the arguments, or the variables, on one line."""
-    require_relay_tvm()
-    import tvm._ffi.base as tvm  # noqa: PLC0415 - a verb imports TVM only when it runs
-
-    from tvm_ios.runtime.base.native_runtime import C_API_FOLDER  # noqa: PLC0415
-
     if arguments.environment:
         print(shlex.join(_environment()))
         return 0
-    runtime = Path(tvm._LIB._name).with_name(_RUNTIME)  # noqa: SLF001 - TVM says it nowhere else
-    if not runtime.exists():
-        raise HostError(f"there is no {runtime}; build TVM's target `runtime`")
+    require_tvm()
+    # A verb imports TVM only when it runs.
+    from tvm_ios.runtime.base.native_runtime import C_API_FOLDER  # noqa: PLC0415
+    from tvm_ios.runtime.base.tvm_names import (  # noqa: PLC0415
+        IS_FFI,
+        ffi_library,
+        runtime_library,
+    )
+
+    library = ffi_library() if IS_FFI else runtime_library()
+    linked = Path(library._name).with_name(_FFI if IS_FFI else _RUNTIME)  # noqa: SLF001
+    if not linked.exists():
+        raise HostError(f"there is no {linked}; build TVM's target `runtime`")
     words = (
         f"-I{C_API_FOLDER}",
         str(C_API_FOLDER / "tvm_ios_model.c"),
-        *_stand_ins(runtime, C_API_FOLDER / "stand_in.c"),
-        f"-L{runtime.parent}",
-        f"-Wl,-rpath,{runtime.parent}",
-        "-ltvm_runtime",
+        *([] if IS_FFI else _stand_ins(linked, C_API_FOLDER / "stand_in.c")),
+        f"-L{linked.parent}",
+        f"-Wl,-rpath,{linked.parent}",
+        f"-l{linked.stem.removeprefix('lib')}",
         "-ldl",
         "-lpthread",
     )

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = CompareOptions(rounds=arguments.rounds)
     names = (str(first), str(second))
     files = dict(zip(names, (first, second), strict=True))
-    prepare_process(lanes_of_files(files))
+    prepare_process(lanes_of_files(files), relay=False)
     found = race_files(files, options, any_processor_model=arguments.any_processor_model)
     if arguments.json:
         print(json.dumps(found.as_record(), indent=1))

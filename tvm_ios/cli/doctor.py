@@ -7,10 +7,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tvm_ios.host.report import HostReport, describe_host
+from tvm_ios.host.report import HostReport, describe_host, other_choice
 
 if TYPE_CHECKING:
     from tvm_ios.cli.main import Subparsers
+    from tvm_ios.host.tvm_probe import TvmReport
 
 __all__ = ["add_parser", "as_json", "as_text", "run"]
 
@@ -45,8 +46,10 @@ def as_text(report: HostReport) -> str:
     tvm, gpu = report.tvm, report.gpu
     facts = [
         ("python", f"{report.python} ({report.platform})"),
-        ("tvm", f"{tvm.version} ({tvm.origin}) at {tvm.location}" if tvm.version else _NOTHING),
+        ("tvm", _place(tvm)),
         ("dialects", ", ".join(tvm.dialects)),
+        ("it gives", tvm.gives),
+        *_other_facts(report),
         ("targets", ", ".join(tvm.targets)),
         ("llvm", tvm.llvm_version),
         ("host target", tvm.host_target and f"{tvm.host_target} (compiled and ran a kernel)"),
@@ -69,6 +72,19 @@ def as_text(report: HostReport) -> str:
     lines += [f"hint: {hint}" for hint in report.hints]
     lines.append("The CPU path is not ready." if report.problems else "The CPU path is ready.")
     return "\n".join(lines)
+
+
+def _place(tvm: TvmReport) -> str | None:
+    return f"{tvm.version} ({tvm.origin}) at {tvm.location}" if tvm.version else None
+
+
+def _other_facts(report: HostReport) -> list[tuple[str, str | None]]:
+    """The TVM that is not imported, how it would be, and what it gives; nothing without one."""
+    other = report.other_tvm
+    if other is None:
+        return []
+    how = f"TVM_IOS_TVM={other_choice(report.tvm)} imports it"
+    return [("other tvm", f"{_place(other)}; {how}"), ("that gives", other.gives)]
 
 
 def _threads(report: HostReport) -> str | None:

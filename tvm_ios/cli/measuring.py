@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ios.host import default_lanes, require_relay_tvm
+from tvm_ios.host import default_lanes, require_relay_tvm, require_tvm
 
 __all__ = [
     "add_loading_options",
@@ -82,13 +82,17 @@ def add_loading_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def prepare_process(lanes: int | None) -> int:
+def prepare_process(lanes: int | None, *, relay: bool = True) -> int:
     """Set TVM's threads and import it; return the number of lanes. TVM must not be imported before.
 
-    Without a number from the user, lanes are as many as the usable cores.
+    Without a number from the user, lanes are as many as the usable cores. Any TVM will do where
+    ``relay`` is False, as for exported files.
     """
     chosen = default_lanes() if lanes is None else lanes
     # TVM makes its thread pool once, with half of the cores unless it is told otherwise.
     os.environ.setdefault("TVM_NUM_THREADS", str(chosen))
-    require_relay_tvm()
+    if relay:
+        require_relay_tvm()
+    else:
+        require_tvm()
     return chosen

@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     # A file that is none is told before TVM is loaded.
     identity = read_footer(arguments.file).identity
     given = None if arguments.inputs is None else read_arrays(arguments.inputs)
-    prepare_process(arguments.lanes or identity.lanes)
+    prepare_process(arguments.lanes or identity.lanes, relay=False)
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
 
     with load(

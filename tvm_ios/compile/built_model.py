@@ -1,24 +1,15 @@
-"""Built models: compiled kernels of one module, before any schedule.
-
-:class:`ModelKernels` is compiled code, shared by all schedules without merges; :class:`BuiltModel`
-is what such schedules are for.
-"""
+"""Built models: a Relay module with its compiled kernels, before any schedule."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import tvm
-from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
+from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.devices.targets import require_known_target
@@ -31,58 +22,10 @@ from tvm_ios.relay import (
     prepare,
 )
 from tvm_ios.relay.inputs import CheckedModule
-from tvm_ios.runtime.base.kernel_library import KernelLibrary
-from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import exact_bits
 
-__all__ = ["BuiltModel", "LinkedKernels", "ModelKernels", "build_model", "build_prepared"]
-
-
-class LinkedKernels:
-    """Compiled kernels in a file of their own, loaded on first use.
-
-    The file lives as long as this object; executors keep the code they have loaded.
-    """
-
-    def __init__(
-        self,
-        factory: GraphExecutorFactoryModule,
-        params: Mapping[str, tvm.nd.NDArray],
-        target: tvm.target.Target,
-    ) -> None:
-        self.factory = factory
-        """Kernels and parameters as ``relay.build`` returns them."""
-        self.params = params
-        """Parameters of the kernels by name."""
-        self.target = target
-        """Target that the kernels are compiled for."""
-        self._lock = Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
-        # A finalizer runs at the end of the process, too, where __del__ may not.
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    @cached_property
-    def path(self) -> Path:
-        """Path of the exported kernels, without parameters."""
-        path = self._folder / "kernels.so"
-        with self._lock:  # from Python 3.12 on a cached_property has none
-            if not path.exists():
-                self.factory.get_lib().export_library(str(path))
-        return path
-
-    @cached_property
-    def library(self) -> KernelLibrary:
-        """Loaded kernels, whose parallel launches go to our lanes."""
-        return KernelLibrary(self.path, shared_runtime())
-
-
-class ModelKernels(LinkedKernels):
-    """Compiled kernels of one module, with all that is known of its operators."""
-
-    def __init__(self, staged: StagedBuild) -> None:
-        super().__init__(staged.factory, staged.params, staged.target)
-        self.staged = staged
+__all__ = ["BuiltModel", "build_model", "build_prepared"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +33,7 @@ class BuiltModel:
     """A prepared module and its kernels, before any schedule."""
 
     prepared: PreparedModule
-    kernels: ModelKernels
+    kernels: ModelKernels[StagedBuild]
     name: str = "main"
     libraries: tuple[OperatorLibrary, ...] = ()
     """Operator libraries that may compute in place of TVM's kernels."""

@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import tvm
 
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.relay import StagedBuild
 from tvm_ios.runtime.artifact.artifact import parameters_in, plan_in
 from tvm_ios.runtime.artifact.footer import Footer
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -26,11 +26,12 @@ class FileKernels:
     anew, for those who link them in another way.
     """
 
-    def __init__(self, path: Path, footer: Footer, build: Callable[[], StagedBuild]) -> None:
+    def __init__(self, path: Path, footer: Footer, build: Callable[[], Any]) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
         self.path = Path(f"/proc/self/fd/{descriptor}")
         self._build = build
+        self._footer = footer
         self.plan: ExecutionPlan = plan_in(path, footer)
         """Plan in the file, with the calls of operator libraries made ready."""
         self.target = tvm.target.Target(footer.identity.target)
@@ -43,9 +44,9 @@ class FileKernels:
     @cached_property
     def params(self) -> dict[str, tvm.nd.NDArray]:
         """Parameters of the kernels by name."""
-        return parameters_in(self.library)
+        return parameters_in(self.library, self.path, self._footer)
 
     @cached_property
-    def staged(self) -> StagedBuild:
+    def staged(self) -> Any:
         """Kernels before linking, which takes seconds for a large network."""
         return self._build()

@@ -9,19 +9,18 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.model_kernels import ModelKernels
+from tvm_ios.compile.plan_of import plan_of, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import ScheduleError
 from tvm_ios.host import cached_libinfo, host_target
-from tvm_ios.plan.lanes import CORES, STREAMS, HandOver
-from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.placement import Placement
-from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.plan.verify import verify_plan
-from tvm_ios.relay import StagedBuild, build, placements_for, read_schedule, rewrite_extraction
+from tvm_ios.plan.schedule_places import placements_for
+from tvm_ios.relay import StagedBuild, build, read_schedule, rewrite_extraction
 from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -29,7 +28,7 @@ from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import exact_bits
 
-__all__ = ["hand_over_of", "lower_partitioned", "lower_schedule", "widest_stage"]
+__all__ = ["lower_partitioned", "lower_schedule"]
 
 
 def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
@@ -65,7 +64,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
         partition=partition,
         graph=built.graph,
         schedule=schedule,
-        plan=_plan(kernels.staged, placements, lanes),
+        plan=plan_of(kernels.staged, placements, lanes),
         kernels=kernels,
         notes=built.prepared.notes,
     )
@@ -94,7 +93,7 @@ def lower_partitioned(
         partition=lambda: module,
         graph=staged.extraction.graph,
         schedule=schedule,
-        plan=_plan(staged, placements, lanes or widest_stage(schedule)),
+        plan=plan_of(staged, placements, lanes or widest_stage(schedule)),
         kernels=ModelKernels(staged),
     )
 
@@ -119,18 +118,6 @@ def _with_calls(
     return with_library_calls(placements, calls, staged.members, libraries, chosen)
 
 
-def _plan(staged: StagedBuild, placements: Sequence[Placement], lanes: int) -> ExecutionPlan:
-    plan = lower_plan(
-        staged.graph,
-        placements,
-        lanes=lanes,
-        operator_names=staged.operator_names,
-        hand_over=hand_over_of(staged.target),
-    )
-    verify_plan(plan)
-    return plan
-
-
 def _require_libraries_of(target: tvm.target.Target, schedule: InterOpSchedule) -> None:
     """Refuse a schedule that uses an operator library for another kind of target."""
     for row in schedule.libraries or ():
@@ -152,16 +139,3 @@ def _other_kind(target: tvm.target.Target) -> str:
         f"but target {str(target)!r} is {here}; compile for {there}, or search again for this "
         "target"
     )
-
-
-def hand_over_of(target: tvm.target.Target) -> HandOver:
-    """Cost of a hand-over between lanes where a target's code runs."""
-    return STREAMS if is_gpu_target(target) else CORES
-
-
-def widest_stage(schedule: InterOpSchedule) -> int:
-    """Number of streams that a GPU can use: lanes of a list, or else most groups in a stage."""
-    if schedule.home_lanes:
-        return schedule.num_home_lanes
-    groups = (1 if stage.is_merge else len(stage.groups) for stage in schedule.stages)
-    return max(groups, default=1)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 
-from tvm_ios.compile.built_model import ModelKernels
 from tvm_ios.compile.file_kernels import FileKernels
+from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.parts import Part
 from tvm_ios.core.schedule import InterOpSchedule
@@ -49,7 +49,7 @@ class CompiledModel:
     """Operators that were scheduled; for a module partitioned before, those of its kernels."""
     schedule: InterOpSchedule
     plan: ExecutionPlan
-    kernels: ModelKernels | FileKernels
+    kernels: ModelKernels[Any] | FileKernels
     """Kernels that were built in this process, or loaded with an equal model of an earlier call."""
     notes: tuple[str, ...] = ()
     """Lines for the user on how the module was prepared."""

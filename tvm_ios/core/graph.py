@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tvm_ios.errors import GraphError
 
-__all__ = ["Convolution", "Operator", "OperatorGraph", "bits_of", "mask_of"]
+__all__ = [
+    "Convolution",
+    "Coverage",
+    "Obstacle",
+    "Operator",
+    "OperatorGraph",
+    "bits_of",
+    "mask_of",
+    "unique_names",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +154,37 @@ class OperatorGraph:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A construct that cannot be scheduled, with its place."""
+
+    where: str
+    """Function or operator with the construct."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Share of a model that the search may schedule."""
+
+    scheduled_operators: int
+    total_operators: int
+    scheduled_flops: int
+    total_flops: int
+    barriers: tuple[Obstacle, ...]
+    """Operators that run in a stage of their own, or whatever keeps the whole model out."""
+
+    def as_text(self) -> str:
+        """Text: one line, then a line for each barrier."""
+        share = self.scheduled_flops / self.total_flops if self.total_flops else 1.0
+        if not self.scheduled_operators:
+            share = 0.0
+        counts = f"{self.scheduled_operators} of {self.total_operators} operators scheduled"
+        lines = [f"{counts}, {share:.1%} of the floating-point operations"]
+        lines += [f"  barrier {barrier.where}: {barrier.reason}" for barrier in self.barriers]
+        return "\n".join(lines)
+
+
 def mask_of(indices: Iterable[int]) -> int:
     """The bit mask with exactly these bits set."""
     mask = 0
@@ -160,3 +201,15 @@ def bits_of(mask: int) -> tuple[int, ...]:
         indices.append(low.bit_length() - 1)
         mask ^= low
     return tuple(indices)
+
+
+def unique_names(kinds: Iterable[str]) -> list[str]:
+    """Names such as ``conv2d_0`` and ``conv2d_1``: the kind, and its number within the kind."""
+    seen: Counter[str] = Counter()
+    names = []
+    for kind in kinds:
+        # Schedules join names by commas, bars, arrows and plus signs, so no name has any.
+        stem = "".join(letter if letter.isalnum() else "_" for letter in kind)
+        names.append(f"{stem}_{seen[stem]}")
+        seen[stem] += 1
+    return names

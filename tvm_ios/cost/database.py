@@ -17,10 +17,11 @@ from pathlib import Path
 from tvm_ios.cost.database_file import DatabaseFile
 from tvm_ios.cost.database_use import DatabaseUse
 from tvm_ios.cost.profile_key import ProfileContext
+from tvm_ios.errors import OptionError
 from tvm_ios.support.cache_folder import cache_directory
 from tvm_ios.support.stored_value import StoredValue
 
-__all__ = ["PriceRecord", "ProfileDatabase", "default_database_path"]
+__all__ = ["PriceRecord", "ProfileDatabase", "default_database_path", "open_database"]
 
 
 KEYS_PER_QUERY = 500
@@ -187,3 +188,12 @@ def _price(stage: str, columns: Sequence[object]) -> PriceRecord:
 def _has_facts(connection: sqlite3.Connection) -> bool:
     table = "SELECT count(*) FROM sqlite_master WHERE name = 'facts'"
     return bool(connection.execute(table).fetchone()[0])
+
+
+def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
+    """Readable profile database: the one given, the file given, or the default file."""
+    if not isinstance(database, ProfileDatabase | str | Path | None):
+        raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
+    opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
+    opened.count()
+    return opened

@@ -47,7 +47,7 @@ class StagedKernels(Protocol):
 
 
 class BuiltKernels(Protocol):
-    """Compiled kernels and their file; a :class:`~tvm_ios.compile.built_model.ModelKernels`."""
+    """Compiled kernels and their file; a :class:`~tvm_ios.compile.model_kernels.ModelKernels`."""
 
     @property
     def path(self) -> Path:

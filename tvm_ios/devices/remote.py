@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from tvm.contrib import cc
-
 from tvm_ios.devices.protocol import BuiltKernels, MeasuringSession, RunnableModel
 from tvm_ios.devices.traits import CPU, DeviceTraits
 from tvm_ios.errors import HostError
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.runtime.base.lane_pool import require_lanes
 from tvm_ios.runtime.base.native_runtime import REMOTE_LANES
+from tvm_ios.runtime.base.tvm_names import linkers
 from tvm_ios.runtime.cpu.stage_runner import NativeStageRunner
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries, uses_libraries
 from tvm_ios.runtime.libraries.protocol import FactStore, OperatorLibrary
@@ -124,7 +123,7 @@ class RemoteSession(MeasuringSession):
             return path
         path = Path(self._folder.name) / f"{len(self._exported)}.so"
         compiler = shlex.split(self.processor.address.cross_compiler or "")
-        link = cc.cross_compiler(compiler[0], compiler[1:]) if compiler else None
+        link = linkers().cross_compiler(compiler[0], compiler[1:]) if compiler else None
         try:
             factory.get_lib().export_library(str(path), fcompile=link)
         except RuntimeError as error:

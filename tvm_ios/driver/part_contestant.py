@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from tvm_ios.compile.lower import hand_over_of
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.plan_of import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import connected
 from tvm_ios.core.parts import Part

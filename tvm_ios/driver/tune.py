@@ -19,7 +19,7 @@ from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
-from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.database import ProfileDatabase, open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
@@ -52,7 +52,7 @@ from tvm_ios.profile.last_race import (
     racers_of,
     run_last_race,
 )
-from tvm_ios.profile.measuring_call import MeasuringCall, open_database
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target

@@ -13,7 +13,7 @@ from tvm_ios.host.processor import (
     processor_name,
     target_candidates,
 )
-from tvm_ios.host.relay_tvm import cached_libinfo, host_target, require_relay_tvm
+from tvm_ios.host.relay_tvm import cached_libinfo, host_target, require_relay_tvm, require_tvm
 from tvm_ios.host.report import HostReport, describe_host
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
 
@@ -37,5 +37,6 @@ __all__ = [
     "read_clocks",
     "require_known_processor",
     "require_relay_tvm",
+    "require_tvm",
     "target_candidates",
 ]

@@ -16,14 +16,53 @@ from typing import Any
 
 from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
+from tvm_ios.host.relax_tvm import is_relax_tvm, relax_host_target
 
-__all__ = ["cached_libinfo", "host_target", "require_relay_tvm"]
+__all__ = ["cached_libinfo", "host_target", "require_relay_for", "require_relay_tvm", "require_tvm"]
 
 _OLDEST = (0, 11)
 _INSTALL = "run `tvm-ios install-tvm`, or put TVM 0.11 to 0.19 on PYTHONPATH; see `tvm-ios doctor`"
 _HOME = "set HOME to a folder you can write, since TVM makes .tvm_test_data there; or "
 # te_compiler has imported the function by name, so it is exchanged in both modules.
 _LIBINFO_USERS = ("tvm.support", "tvm.relay.backend.te_compiler")
+
+
+@cache
+def require_tvm() -> ModuleType:
+    """Import TVM, with Relay or with Relax, and return it.
+
+    Raises
+    ------
+    HostError
+        If there is none or it does not load. The message names the command to run.
+    """
+    tvm = _imported()
+    if not hasattr(tvm, "runtime"):
+        raise HostError(f"{_named(tvm)} has no runtime; {_INSTALL}")
+    return tvm
+
+
+def _named(tvm: ModuleType) -> str:
+    """Version and place of a TVM, for messages."""
+    return f"TVM {getattr(tvm, '__version__', 'unknown')} at {getattr(tvm, '__file__', None)}"
+
+
+def _imported() -> ModuleType:
+    try:
+        return importlib.import_module("tvm")
+    except ModuleNotFoundError as error:
+        if error.name == "tvm":
+            raise HostError(f"no TVM found; {_INSTALL}") from error
+        raise HostError(
+            f"TVM needs the module {error.name}, which is not installed; {_INSTALL}"
+        ) from error
+    # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
+    except Exception as error:
+        folder = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
+        home = "" if os.access(folder, os.W_OK) else _HOME
+        raise HostError(
+            f"TVM does not load: {type(error).__name__}: {error}; {home}{_INSTALL}"
+        ) from error
 
 
 @cache
@@ -39,22 +78,8 @@ def require_relay_tvm() -> ModuleType:
         If there is no TVM, it does not load, or it has no Relay. The message names what was found
         and the command to run.
     """
-    try:
-        tvm = importlib.import_module("tvm")
-    except ModuleNotFoundError as error:
-        if error.name == "tvm":
-            raise HostError(f"no TVM found; {_INSTALL}") from error
-        raise HostError(
-            f"TVM needs the module {error.name}, which is not installed; {_INSTALL}"
-        ) from error
-    # An unfit shared library raises OSError or RuntimeError, an unfit binding AttributeError.
-    except Exception as error:
-        folder = os.path.expanduser("~")  # noqa: PTH111 - stays "~" where there is no home
-        home = "" if os.access(folder, os.W_OK) else _HOME
-        raise HostError(
-            f"TVM does not load: {type(error).__name__}: {error}; {home}{_INSTALL}"
-        ) from error
-    version, place = getattr(tvm, "__version__", "unknown"), getattr(tvm, "__file__", None)
+    tvm = _imported()
+    version = getattr(tvm, "__version__", "unknown")
     try:
         importlib.import_module("tvm.relay")
     except ModuleNotFoundError as error:
@@ -63,22 +88,35 @@ def require_relay_tvm() -> ModuleType:
                 f"the Relay of TVM {version} needs the module {error.name}, "
                 f"which is not installed; {_INSTALL}"
             ) from error
-        raise HostError(f"TVM {version} at {place} has no Relay; {_INSTALL}") from error
+        raise HostError(f"{_named(tvm)} has no Relay; {_INSTALL}") from error
     if _release(version) < _OLDEST:
-        raise HostError(f"TVM {version} at {place} is older than 0.11; {_INSTALL}")
+        raise HostError(f"{_named(tvm)} is older than 0.11; {_INSTALL}")
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     return tvm
+
+
+def require_relay_for(name: str) -> None:
+    """Refuse a name of ours that needs Relay, where the TVM here has none; raises HostError."""
+    try:
+        require_relay_tvm()
+    except HostError as error:
+        raise HostError(f"{name} needs a TVM with Relay: {error}") from error
 
 
 @cache
 def host_target() -> str:
     """Best ``llvm`` target for this processor that this TVM's LLVM knows, tried with a kernel.
 
+    With TVM 0.27 it is JSON, since that reads no other targets.
+
     Raises
     ------
     HostError
         If this TVM has no LLVM or no target compiles a kernel that adds up right.
     """
+    tvm = _imported()
+    if is_relax_tvm(tvm):
+        return relax_host_target(tvm)
     tvm = require_relay_tvm()
     if not tvm.runtime.enabled("llvm"):
         raise HostError(f"TVM {tvm.__version__} was built without LLVM; {_INSTALL}")

@@ -19,7 +19,7 @@ from tvm_ios.host.tvm_probe import TvmReport, describe_tvm
 from tvm_ios.support.c_compiler import find_c_compiler
 from tvm_ios.support.extras import install_command
 
-__all__ = ["HostReport", "describe_host"]
+__all__ = ["HostReport", "describe_host", "other_choice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class HostReport:
     counts_run_delay: bool
     """True if samples that waited for a core are told from slow ones."""
     tvm: TvmReport
+    other_tvm: TvmReport | None
+    """The TVM that another value of ``TVM_IOS_TVM`` imports; None without one."""
     gpu: GpuReport
     onednn: str | None
     """Version and path of oneDNN; None where none fits."""
@@ -69,6 +71,7 @@ def describe_host() -> HostReport:
         problems.append(tvm.problem)
     elif "llvm" not in tvm.targets:
         problems.append("this TVM cannot compile for the CPU; run `tvm-ios install-tvm --force`")
+    other_tvm = _other_tvm(tvm)
     hints.extend(_thread_hints(tvm, lanes))
     if hop_ns is not None and latency_mode(hop_ns) is LatencyMode.SLOW:
         hints.append(
@@ -93,11 +96,24 @@ def describe_host() -> HostReport:
         lane_speeds=lane_speeds(),
         counts_run_delay=counts_run_delay(),
         tvm=tvm,
+        other_tvm=other_tvm,
         gpu=gpu,
         onednn=None if onednn.version is None else f"{onednn.version.as_text()} at {onednn.path}",
         problems=tuple(problems),
         hints=tuple(hints),
     )
+
+
+def _other_tvm(tvm: TvmReport) -> TvmReport | None:
+    """The TVM that the other choice imports, if it is another one and fit."""
+    other = describe_tvm(other_choice(tvm))
+    found = other.location is not None and other.location != tvm.location
+    return other if found and other.problem is None else None
+
+
+def other_choice(tvm: TvmReport) -> str:
+    """The value of ``TVM_IOS_TVM`` that imports another TVM than this, if there is one."""
+    return "path" if tvm.origin == "wheel" else "wheel"
 
 
 def _thread_hints(tvm: TvmReport, lanes: int) -> list[str]:

@@ -12,18 +12,24 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.errors import HostError
+from tvm_ios.host.relax_tvm import is_relax_tvm
 from tvm_ios.host.relay_tvm import host_target, require_relay_tvm
 
 __all__ = ["TvmReport", "describe_tvm"]
 
 _PROGRAM = "from tvm_ios.host.tvm_probe import main; main()"
 _TIMEOUT_S = 120
+_GIVES = {
+    "relay": "Relay: AutoTVM, Ansor and their logs, GPUs of NVIDIA, CPUs over RPC",
+    "relax": "Relax: today's wheels, on CPUs of this machine; no AutoTVM, Ansor or their logs",
+}
+"""What each dialect is good for."""
 _LIBRARIES = ("USE_CUDNN", "USE_CUBLAS", "USE_GRAPH_EXECUTOR_CUDA_GRAPH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TvmReport:
-    """Facts of the TVM that ``import tvm`` gives; ``problem`` says why it is unfit for Relay.
+    """Facts of the TVM that ``import tvm`` gives; ``problem`` says why it is unfit.
 
     ``origin`` is "wheel" for the one that `tvm-ios install-tvm` installs and "yours" for any other.
     ``threads`` is the size of TVM's thread pool, ``host_target`` the target that a kernel was
@@ -42,11 +48,23 @@ class TvmReport:
     gpu_visible: bool = False
     problem: str | None = None
 
+    @property
+    def gives(self) -> str | None:
+        """What tvm-ios can do with it, for people; None without one."""
+        if self.problem is not None:
+            return None
+        return _GIVES["relay" if "relay" in self.dialects else "relax"]
 
-def describe_tvm() -> TvmReport:
-    """Report on TVM from a child process with the same module search path; never fails."""
+
+def describe_tvm(choice: str | None = None) -> TvmReport:
+    """Report on TVM from a child process with the same module search path; never fails.
+
+    ``choice`` is a value of ``TVM_IOS_TVM``, and the one of this process where omitted.
+    """
     # The child has to find what this process would find, whatever its own first path entry.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    if choice is not None:
+        environment["TVM_IOS_TVM"] = choice
     command = [sys.executable, "-P", "-W", "ignore", "-c", _PROGRAM]
     try:
         done = subprocess.run(
@@ -85,6 +103,8 @@ def _probe() -> TvmReport:
     tvm: Any = sys.modules.get("tvm")
     if tvm is None or not hasattr(tvm, "__version__"):
         return TvmReport(problem=problem)
+    if is_relax_tvm(tvm):
+        problem = None
     fields = _facts(tvm)
     if problem is None:
         try:
@@ -103,11 +123,16 @@ def _facts(tvm: Any) -> dict[str, Any]:
         "location": place,
         "dialects": tuple(name for name in ("relay", "relax") if _imports(f"tvm.{name}")),
         "targets": tuple(name for name in ("llvm", "cuda") if tvm.runtime.enabled(name)),
-        "llvm_version": flags.get("LLVM_VERSION"),
+        "llvm_version": flags.get("LLVM_VERSION") or _llvm_major(tvm),
         "libraries": tuple(name for name in _LIBRARIES if flags.get(name, "OFF") == "ON"),
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "gpu_visible": bool(tvm.cuda(0).exist),
     }
+
+
+def _llvm_major(tvm: Any) -> str | None:
+    """Major version of LLVM, of which newer flags say nothing; None without LLVM."""
+    return str(tvm.target.codegen.llvm_version_major(allow_none=True) or "") or None
 
 
 def _imports(name: str) -> bool:

@@ -14,11 +14,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.relay.dataflow import has_main
-from tvm_ios.relay.extract import is_prepared
-from tvm_ios.relay.obstacles import find_obstacles
-from tvm_ios.relay.stage_ir import is_partitioned
-from tvm_ios.relay.transforms.channel_padding import pad_channels
+from tvm_ios.passes.dialect import dialect_here
 
 __all__ = ["PadChannels"]
 
@@ -35,7 +31,4 @@ class PadChannels:
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
-        if is_partitioned(mod) or is_prepared(mod) or (has_main(mod) and find_obstacles(mod)):
-            return mod
-        padded_mod, padded = pad_channels(mod, self.params, self.target)
-        return padded_mod if padded or self.params else mod
+        return dialect_here().pad_unless_done(mod, self.params, self.target)

@@ -13,8 +13,7 @@ import tvm
 
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
-from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.relay.stage_ir import is_partitioned
+from tvm_ios.passes.dialect import dialect_here
 
 __all__ = ["PartitionStages"]
 
@@ -47,4 +46,5 @@ class PartitionStages:
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
-        return mod if is_partitioned(mod) else rewrite(mod, self.schedule)
+        dialect = dialect_here()
+        return mod if dialect.is_partitioned(mod) else dialect.rewrite(mod, self.schedule)

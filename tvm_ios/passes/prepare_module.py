@@ -14,31 +14,10 @@ import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import OptionError
-from tvm_ios.relay.dataflow import has_main
-from tvm_ios.relay.extract import is_prepared
-from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.obstacles import find_obstacles
-from tvm_ios.relay.prepare import PreparedModule, prepare
-from tvm_ios.relay.stage_ir import is_partitioned
+from tvm_ios.passes.dialect import dialect_here
 from tvm_ios.support.exact_bits import exact_bits
 
-__all__ = ["PrepareModule", "prepare_unless_done"]
-
-
-def prepare_unless_done(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None,
-    target: Any,
-    conversion: Conversion = AS_IT_IS,
-) -> PreparedModule | None:
-    """Module that is prepared; None for a module that is partitioned or has control flow."""
-    if is_partitioned(mod):
-        return None
-    if is_prepared(mod):
-        return PreparedModule(module=mod, params={}, target=resolve_target(target))
-    if has_main(mod) and find_obstacles(mod):
-        return None
-    return prepare(mod, params, target, conversion=conversion)
+__all__ = ["PrepareModule"]
 
 
 # At level 0 it runs in a PassContext of any level.
@@ -65,5 +44,7 @@ class PrepareModule:
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
         with exact_bits(self.exact):
-            prepared = prepare_unless_done(mod, self.params, self.target, self.conversion)
+            prepared = dialect_here().prepare_unless_done(
+                mod, self.params, self.target, self.conversion
+            )
         return mod if prepared is None else prepared.module

@@ -1,42 +1,29 @@
 """The pass ``tvm_ios.ScheduleOperators``: prepares, searches a schedule, and writes it into the IR.
 
-It replaces TVM's fusing passes; only ``relay.build`` or ``tvm_ios.relay.build`` goes after it. It
 has TVM's optimization level 3, so a lower PassContext leaves it out unless it is required. A
 partitioned module keeps its schedule, and one that no graph executor runs (control flow, dynamic
-shapes) is returned unchanged: ``tvm_ios.relay.extract(mod).coverage`` says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import build_prepared
-from tvm_ios.compile.lower import hand_over_of
+from tvm_ios.compile.plan_of import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.protocol import CostModel
 from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.library_choice import LibraryChoice
-from tvm_ios.devices.targets import lanes_for_target, local_device
+from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
-from tvm_ios.passes.prepare_module import prepare_unless_done
-from tvm_ios.profile.find_schedules import find_schedules
-from tvm_ios.profile.list_choice import list_from
-from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.measuring_call import open_database
-from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.profile.way_choice import settled_prices
-from tvm_ios.relay.extract import Extraction, extract
-from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.prepare import PreparedModule
-from tvm_ios.relay.rewrite import rewrite
+from tvm_ios.passes.dialect import Prepared, dialect_here
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
@@ -103,57 +90,41 @@ class ScheduleOperators:
                 )
         if not isinstance(self.exact, bool):
             raise OptionError(f"exact is {self.exact!r}; give True or False")
-        self._limits()
-        target = resolve_target(self.target)
+        self.limits()
+        target = dialect_here().resolve_target(self.target)
         lanes_for_target(self.lanes, target)
         LibraryChoice(target=target, names=self.libraries)
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
         with exact_bits(self.exact):
-            prepared = prepare_unless_done(mod, self.params, self.target)
-            if prepared is None:
+            dialect = dialect_here()
+            prepared = dialect.prepare_unless_done(mod, self.params, self.target)
+            if prepared is None or not len(prepared.extraction.graph):
                 return mod
-            extraction = extract(prepared.module)
-            if not extraction.calls:
-                return mod
-            return rewrite(prepared.module, self.schedule(prepared, extraction))
+            return dialect.rewrite(prepared.module, self.schedule(prepared))
 
-    def schedule(self, prepared: PreparedModule, extraction: Extraction) -> InterOpSchedule:
+    def schedule(self, prepared: Prepared) -> InterOpSchedule:
         """Schedule that the options ask for."""
+        graph = prepared.extraction.graph
         scheduler = self.chosen_scheduler()
         if scheduler is Scheduler.SEQUENTIAL:
-            return sequential_schedule(extraction.graph)
+            return sequential_schedule(graph)
         if scheduler is Scheduler.GREEDY:
-            return greedy_schedule(extraction.graph)
+            return greedy_schedule(graph)
         if self.cost_model is not None:
             if scheduler is Scheduler.LIST:
-                return self._list(extraction.graph, self.cost_model)
-            return search_ios(extraction.graph, self.cost_model, self._limits()).schedule
-        device = local_device(prepared.target)
-        lanes, database = device.require_lanes(self.lanes), open_database(self.database)
-        choice = LibraryChoice(target=prepared.target, names=() if self.exact else self.libraries)
-        libraries = choice.installed()
-        built = replace(build_prepared(prepared), libraries=libraries)
-        with (
-            device.open() as session,
-            RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner,
-        ):
-            kernels = MeasuredKernels(runner, database=database)
-            prices = settled_prices(kernels)
-            if scheduler is Scheduler.LIST:
-                with kernels.resumable():
-                    in_order = sequential_schedule(prices.graph)
-                    return prices.annotate(list_from(prices, in_order, lanes=lanes))
-            found = find_schedules(prices, {scheduler.value: self._limits()})
-            return found.schedules[scheduler.value]
+                return self.list_by(graph, self.cost_model)
+            return search_ios(graph, self.cost_model, self.limits()).schedule
+        return dialect_here().measured_schedule(self, prepared)
 
-    def _limits(self) -> SearchOptions:
+    def limits(self) -> SearchOptions:
+        """Limits and rules of IOS; without merges where bits are to be stock TVM's."""
         return self.search.without_merges() if self.exact else self.search
 
-    def _list(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
+    def list_by(self, graph: OperatorGraph, cost_model: CostModel) -> InterOpSchedule:
         """List by prices of a cost model, which may know nothing of help by idle lanes."""
-        target = resolve_target(self.target)
+        target = dialect_here().resolve_target(self.target)
         lanes = lanes_for_target(self.lanes, target) or DEFAULT_STREAMS
         pricer = Pricer(graph, cost_model)
         alone_ns, helped_ns = pricer.operators_ns(1), pricer.operators_ns(lanes)

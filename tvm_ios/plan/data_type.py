@@ -35,12 +35,14 @@ def is_float(dtype: str) -> bool:
 
 
 @cache
-def dlpack_fields(dtype: str) -> tuple[int, int, int]:
-    """DLPack's type code, bits and vector lanes of a TVM data type."""
+def dlpack_fields(dtype: str, *, is_ffi: bool = False) -> tuple[int, int, int]:
+    """DLPack's type code, bits and vector lanes of a TVM data type, as kernels check them."""
     match = re.fullmatch(r"([a-z]+)(\d*)(?:x(\d+))?", dtype)
     name, bits, vector_lanes = match.groups() if match else ("float", "32", None)
-    # TVM's truth value is an unsigned integer of one bit, and yet takes a byte.
-    code, width = (1, 1) if name == "bool" else (_DLPACK_CODES[name], int(bits))
+    # The truth value of Relay's TVM is an unsigned integer of one bit, and yet takes a byte; DLPack
+    # has got a type for it since, which TVM-FFI takes.
+    truth = (6, 8) if is_ffi else (1, 1)
+    code, width = truth if name == "bool" else (_DLPACK_CODES[name], int(bits))
     return code, width, int(vector_lanes or 1)
 
 

@@ -34,11 +34,13 @@ __all__ = [
 IMAGE_MAGIC = b"tvm-ios plan"
 PLAN_VERSION = 6
 """Version of plans in files, of which plan_image.h has the same number."""
+IS_FFI, OF_SHAPES = 1, 2
+"""Flags of a header: kernels are those of TVM-FFI; parts are one model in several shapes."""
 PREFIX = struct.Struct("<12sIQI")
 """Layout of the beginning: magic, version, bytes of the image, checksum of all that follows."""
 HEADER = struct.Struct("<iqq18i")
-"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and 1
-where parts are shapes of one model."""
+"""Layout of what follows: 8 numbers, counts of arrays, number of calls, bytes of the texts, and
+flags."""
 ARRAYS = (
     *("qqi4x", "qqiiiiBBH4x", "q", "q", "iiii", "i", "iiiiiiiii", "i"),
     *("i", "iiii", "i", "i", "ii"),
@@ -66,6 +68,8 @@ class ProgramFacts:
     """Data of each of these calls in whole numbers of 8 bytes, in the order of the launches."""
     tasks_per_lane: int = 1
     """Tasks a lane that a parallel region is split into."""
+    is_ffi: bool = False
+    """True if its kernels are those of TVM-FFI, and the file has the parameters itself."""
     spin_ns: int = 0
     """Nanoseconds that lanes spin after a run before they sleep."""
 
@@ -102,10 +106,11 @@ def image_bytes(plan: ExecutionPlan, facts: ProgramFacts | None = None) -> bytes
     arrays = [list(rows) for rows in _arrays(plan, facts, texts)]
     counts = [len(rows) for rows in (*arrays[:8], arrays[9], *arrays[11:])]
     numbers = (plan.lanes, plan.arena_bytes, facts.spin_ns, facts.tasks_per_lane)
+    flags = facts.is_ffi * IS_FFI | plan.is_of_shapes * OF_SHAPES
     calls = sum(launch.call is not None for launch in plan.launches)
     body = b"".join(
         (
-            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content), plan.is_of_shapes),
+            HEADER.pack(*numbers, *words, *counts, calls, len(texts.content), flags),
             *map(_packed, ARRAYS, arrays),
             texts.content,
         )
@@ -120,7 +125,7 @@ def _arrays(
     """Rows of each array, in the order of :data:`ARRAYS`."""
     successors = _successors(plan)
     yield [(b.size_bytes, b.arena_offset or 0, KINDS.index(b.kind)) for b in plan.buffers]
-    yield _tensor_rows(plan, texts)
+    yield _tensor_rows(plan, facts, texts)
     yield _column(chain.from_iterable(tensor.shape for tensor in plan.tensors))
     yield _column(_call_words(facts.calls))
     yield [
@@ -140,12 +145,15 @@ def _arrays(
     yield [(texts.place(part.name), len(part.outputs)) for part in plan.parts]
 
 
-def _tensor_rows(plan: ExecutionPlan, texts: _Texts) -> Iterator[tuple[int, ...]]:
+def _tensor_rows(
+    plan: ExecutionPlan, facts: ProgramFacts, texts: _Texts
+) -> Iterator[tuple[int, ...]]:
     first = 0
     for tensor in plan.tensors:
         rank, dtype = len(tensor.shape), texts.place(tensor.dtype)
         place = (tensor.byte_offset, tensor.size_bytes, tensor.buffer)
-        yield (*place, first, rank, dtype, *dlpack_fields(tensor.dtype))
+        fields = dlpack_fields(tensor.dtype, is_ffi=facts.is_ffi)
+        yield (*place, first, rank, dtype, *fields)
         first += rank
 
 

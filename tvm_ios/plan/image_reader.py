@@ -7,16 +7,25 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm_ios.core.parts import Part
 from tvm_ios.errors import PlanError
-from tvm_ios.plan.image import ARRAYS, HEADER, IMAGE_MAGIC, KINDS, NO_CALL, PLAN_VERSION, PREFIX
+from tvm_ios.plan.image import (
+    ARRAYS,
+    HEADER,
+    IMAGE_MAGIC,
+    KINDS,
+    NO_CALL,
+    OF_SHAPES,
+    PLAN_VERSION,
+    PREFIX,
+)
 from tvm_ios.plan.library_call import CallReader, no_calls
 from tvm_ios.plan.plan import Buffer, BufferKind, ExecutionPlan, Group, Launch, PlanInput, Tensor
 from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
-__all__ = ["read_image"]
+__all__ = ["parameters_of", "read_image"]
 
 
 def read_image(image: bytes, read_call: CallReader = no_calls) -> ExecutionPlan:
@@ -37,7 +46,33 @@ def read_image(image: bytes, read_call: CallReader = no_calls) -> ExecutionPlan:
         ) from error
 
 
+def parameters_of(image: bytes, plan: ExecutionPlan) -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors of those inputs of a plan that are parameters, as its image says."""
+    rows = _content_of(image).arrays[4]
+    for entry, (_, _, is_parameter, _) in zip(plan.inputs, rows, strict=True):
+        if is_parameter:
+            yield entry.name, plan.tensors[entry.tensor]
+
+
 def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
+    content = _content_of(image)
+    text = partial(_text, content.texts)
+    plan = _plan(content.lanes, content.arena_bytes, content.arrays, text, read_call)
+    of_shapes = bool(content.flags & OF_SHAPES)
+    return replace(plan, parts=tuple(_parts(plan, content.arrays, text, of_shapes=of_shapes)))
+
+
+class _Content(NamedTuple):
+    """Content of an image whose bytes are whole."""
+
+    lanes: int
+    arena_bytes: int
+    flags: int
+    arrays: list[Any]
+    texts: bytes
+
+
+def _content_of(image: bytes) -> _Content:
     if len(image) < PREFIX.size:
         raise ValueError(f"there are {len(image)} bytes only")
     magic, version, size_bytes, checksum = PREFIX.unpack_from(image)
@@ -49,7 +84,7 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
     body = image[PREFIX.size :]
     if (magic, size_bytes, checksum) != (IMAGE_MAGIC, len(image), zlib.crc32(body)):
         raise ValueError("its bytes do not match their checksum")
-    lanes, arena_bytes, *header, _, texts_bytes, of_shapes = HEADER.unpack_from(body)
+    lanes, arena_bytes, *header, _, texts_bytes, flags = HEADER.unpack_from(body)
     counts = header[5:]
     groups = counts[8]
     counts[8:9] = (groups + 1, groups, groups + 1)
@@ -62,9 +97,7 @@ def _read(image: bytes, read_call: CallReader) -> ExecutionPlan:
         at = end
     if len(body) != at + texts_bytes:
         raise ValueError("its arrays do not fill it")
-    text = partial(_text, body[at:])
-    plan = _plan(lanes, arena_bytes, arrays, text, read_call)
-    return replace(plan, parts=tuple(_parts(plan, arrays, text, of_shapes=of_shapes > 0)))
+    return _Content(lanes, arena_bytes, flags, arrays, body[at:])
 
 
 def _plan(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tvm_ios.compile.lower import hand_over_of
+from tvm_ios.compile.plan_of import hand_over_of
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.cost.profile_key import digest_of

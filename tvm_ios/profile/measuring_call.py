@@ -12,12 +12,11 @@ from typing import Self
 
 import tvm
 
-from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.cost.database import ProfileDatabase, open_database
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
-from tvm_ios.errors import OptionError
 from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeWatch
@@ -30,7 +29,7 @@ from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
 
-__all__ = ["MeasuringCall", "open_database", "profile_context"]
+__all__ = ["MeasuringCall", "profile_context"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -166,12 +165,3 @@ def profile_context(
         kernels=f"{target} {applied_records_digest()}".rstrip(),
         executor=device.executor_digest,
     )
-
-
-def open_database(database: ProfileDatabase | str | Path | None) -> ProfileDatabase:
-    """Readable profile database: the one given, the file given, or the default file."""
-    if not isinstance(database, ProfileDatabase | str | Path | None):
-        raise OptionError(f"database is {database!r}; give a ProfileDatabase, a file, or None")
-    opened = database if isinstance(database, ProfileDatabase) else ProfileDatabase(database)
-    opened.count()
-    return opened

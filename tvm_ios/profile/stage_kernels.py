@@ -12,7 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
-from tvm_ios.compile.built_model import BuiltModel, ModelKernels
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
@@ -30,7 +31,7 @@ from tvm_ios.profile.kernel_variant import (
     with_kernel_identity,
 )
 from tvm_ios.profile.operator_prices import TVM
-from tvm_ios.relay.build import build
+from tvm_ios.relay.build import StagedBuild, build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.kernels import digest_of_call
@@ -242,7 +243,7 @@ class RelayStageRunner:
 
     def _add(
         self,
-        kernels: ModelKernels,
+        kernels: ModelKernels[StagedBuild],
         graph: KernelGraph | None = None,
         views: Sequence[View] | None = None,
         calls: Mapping[str, Mapping[int, LibraryCall]] = MappingProxyType({}),

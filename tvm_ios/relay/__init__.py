@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tvm_ios.relay.build import StagedBuild, build, placements_for
-from tvm_ios.relay.extract import Coverage, Extraction, extract, is_prepared
+from tvm_ios.relay.build import StagedBuild, build
+from tvm_ios.relay.extract import Extraction, extract, is_prepared
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.relay.rewrite import rewrite, rewrite_extraction
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
 
 __all__ = [
-    "Coverage",
     "Extraction",
     "PreparedModule",
     "StagedBuild",
@@ -19,7 +18,6 @@ __all__ = [
     "is_partitioned",
     "is_prepared",
     "merge_stage_module",
-    "placements_for",
     "prepare",
     "read_schedule",
     "rewrite",

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -14,12 +15,12 @@ from tvm import relay
 from tvm.ir.transform import PassContext
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
-from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.errors import ModelError, ScheduleError
+from tvm_ios.errors import ModelError
 from tvm_ios.kernels import KernelCompiler, LoweredKernel, import_kernels
 from tvm_ios.kernels.cuda_source import mended_cuda_source
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.graph_json import read_graph_json, with_own_constant_names
@@ -31,7 +32,7 @@ from tvm_ios.relay.transforms.pipeline import only_from_fusion
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["StagedBuild", "build", "placements_for", "require_match"]
+__all__ = ["StagedBuild", "build", "require_match"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,6 +90,10 @@ class StagedBuild:
     target: tvm.target.Target
     exact: bool
     """True if the kernels have stock TVM's bits, as those built beside them have to."""
+
+    def write_library(self, path: Path) -> None:
+        """Write the kernels, without constants, into a shared library."""
+        self.factory.get_lib().export_library(str(path))
 
     def can_run(self, placements: Sequence[Placement]) -> bool:
         """True if operator libraries are to make the calls of all absent kernels."""
@@ -153,7 +158,7 @@ def build(
         graph_json=graph_json,
         graph=read_graph_json(graph_json),
         params=dict(factory.get_params()),
-        placements=_placements(extraction, schedule, members, places),
+        placements=placements_at(extraction, schedule, members, places),
         operator_names=names,
         members=members,
         kernel_codes=tuple(
@@ -166,62 +171,6 @@ def build(
         extraction=extraction,
         target=chosen,
         exact=not bits_may_change(),
-    )
-
-
-def placements_for(extraction: Extraction, schedule: InterOpSchedule) -> tuple[Placement, ...]:
-    """Placements of a schedule without merge stages on the kernels of the unscheduled build.
-
-    Concurrent stages change only when and where operators run, so they need no second build.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule is for another graph, or merges convolutions.
-    """
-    schedule.require_graph(extraction.graph)
-    places: dict[int, tuple[int, int]] = {}
-    for number, stage in enumerate(schedule.stages):
-        if stage.is_merge:
-            raise ScheduleError(
-                f"stage {number} merges {len(stage.operators)} convolutions, which needs kernels "
-                "of its own; rewrite the module with tvm_ios.relay.rewrite and build that"
-            )
-        for position, group in enumerate(stage.groups):
-            places.update(dict.fromkeys(group, (number, position)))
-    absent = [i for i in range(len(extraction.calls)) if i not in places]
-    if absent:
-        name = extraction.graph.operators[absent[0]].name
-        raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
-    in_order = [places[index] for index in range(len(extraction.calls))]
-    members = [(name,) for name in schedule.operator_names]
-    return _placements(extraction, schedule, members, in_order)
-
-
-def _placements(
-    extraction: Extraction,
-    schedule: InterOpSchedule,
-    members: Sequence[tuple[str, ...]],
-    places: Sequence[tuple[int, int]],
-) -> tuple[Placement, ...]:
-    """Placement of every kernel, from its members, stage and group.
-
-    A merged kernel costs as much as all its members; copies cost nothing. Both are split.
-    """
-    costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
-    unsplit = {(schedule.operator_names[index],) for index in schedule.unsplit}
-    return tuple(
-        Placement(
-            stage=stage,
-            group=group,
-            lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
-            if schedule.home_lanes
-            else None,
-            cost_ns=sum(costs_ns.get(member, 0) for member in row),
-            split=row not in unsplit,
-            view=view,
-        )
-        for row, (stage, group), view in zip(members, places, extraction.views, strict=True)
     )
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relay
 
-from tvm_ios.core.graph import Convolution, Operator, OperatorGraph
+from tvm_ios.core.graph import (
+    Convolution,
+    Coverage,
+    Obstacle,
+    Operator,
+    OperatorGraph,
+    unique_names,
+)
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.dataflow import (
@@ -36,39 +42,16 @@ from tvm_ios.relay.functions.primitive import (
     unlabelled,
 )
 from tvm_ios.relay.functions.views import joined_arguments, view_of
-from tvm_ios.relay.obstacles import Obstacle, is_dynamic, is_primitive, obstacles_of
+from tvm_ios.relay.obstacles import is_dynamic, is_primitive, obstacles_of
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 
 __all__ = [
-    "Coverage",
     "Extraction",
     "extract",
     "is_prepared",
     "unlabelled_calls",
     "unlabelled_module",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """Share of a model that the search may schedule."""
-
-    scheduled_operators: int
-    total_operators: int
-    scheduled_flops: int
-    total_flops: int
-    barriers: tuple[Obstacle, ...]
-    """Operators that run in a stage of their own, or whatever keeps the whole model out."""
-
-    def as_text(self) -> str:
-        """Text: one line, then a line for each barrier."""
-        share = self.scheduled_flops / self.total_flops if self.total_flops else 1.0
-        if not self.scheduled_operators:
-            share = 0.0
-        counts = f"{self.scheduled_operators} of {self.total_operators} operators scheduled"
-        lines = [f"{counts}, {share:.1%} of the floating-point operations"]
-        lines += [f"  barrier {barrier.where}: {barrier.reason}" for barrier in self.barriers]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +142,7 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
     known: dict[str, PrimitiveFacts] = {}
     facts = [_facts(module, call, known) for call in calls]
     reasons = [_barrier_reason(module, call) for call in calls]
-    names = _unique_names([fact.kind for fact in facts])
+    names = unique_names([fact.kind for fact in facts])
     index_of = {call: index for index, call in enumerate(calls)}
     patterns = [
         match_convolution(call.op) if reason is None else None
@@ -283,18 +266,6 @@ def _barrier_reason(module: tvm.IRModule, call: relay.Call) -> str | None:
         if isinstance(inner.op, tvm.ir.Op) and inner.op.name.startswith("qnn."):
             return f"the quantised operator {inner.op.name}"
     return None
-
-
-def _unique_names(kinds: list[str]) -> list[str]:
-    """Names such as ``conv2d_0`` and ``conv2d_1``: the kind, and its number within the kind."""
-    seen: Counter[str] = Counter()
-    names = []
-    for kind in kinds:
-        # Schedules join names by commas, bars, arrows and plus signs, so no name has any.
-        stem = "".join(letter if letter.isalnum() else "_" for letter in kind)
-        names.append(f"{stem}_{seen[stem]}")
-        seen[stem] += 1
-    return names
 
 
 def _predecessors(call: relay.Call, index_of: dict[relay.Call, int]) -> tuple[int, ...]:

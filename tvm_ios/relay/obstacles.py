@@ -6,15 +6,13 @@ flow or unknown shapes is left unchanged and the obstacle reported; TVM's virtua
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import tvm
 from tvm import relay
 
+from tvm_ios.core.graph import Obstacle
 from tvm_ios.support.tensor_size import require_size
 
 __all__ = [
-    "Obstacle",
     "find_obstacles",
     "is_dynamic",
     "is_primitive",
@@ -23,15 +21,6 @@ __all__ = [
 ]
 
 CONTROL_FLOW = (relay.If, relay.Match, relay.RefCreate, relay.RefRead, relay.RefWrite)
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """A construct that cannot be scheduled, with its place."""
-
-    where: str
-    """Function or operator with the construct."""
-    reason: str
 
 
 def find_obstacles(module: tvm.IRModule) -> tuple[Obstacle, ...]:

@@ -17,12 +17,13 @@ from tvm import relay
 
 from tvm_ios.core.merge_outputs import MergeOutputs, merged_name
 from tvm_ios.core.schedule import InterOpSchedule, Stage
+from tvm_ios.core.stage_attributes import main_attributes, stage_attributes
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.merge import merged_kernels, stage_outputs
-from tvm_ios.relay.stage_ir import main_attributes, stage_attributes, with_attributes
+from tvm_ios.relay.stage_ir import with_attributes
 
 __all__ = ["rewrite", "rewrite_extraction"]
 
@@ -124,7 +125,7 @@ class _Partition:
             groups=[[names[index] for index in group] for group in stage.groups],
             operators=[body.names[call] for call in kernel_calls(result)],
         )
-        return with_attributes(function, attributes)
+        return with_attributes(function, {"Inline": 1, **attributes})
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm.contrib import graph_executor
 
+from tvm_ios.cost.database import open_database
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.runtime.artifact.artifact import read_plan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.cuda.module import CudaGraphModule

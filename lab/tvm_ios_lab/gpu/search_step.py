@@ -7,11 +7,11 @@ from typing import Any
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
+from tvm_ios.cost.database import open_database
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report import draw_schedule

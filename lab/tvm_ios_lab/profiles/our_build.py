@@ -11,10 +11,10 @@ from dataclasses import replace
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.cost.database import open_database
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.models import by_name
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.measuring_call import open_database
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed

@@ -26,8 +26,8 @@ from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import BufferKind
 from tvm_ios.runtime.base import loaded_plan
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
-from tvm_ios.runtime.base.native_runtime import NativeLaunch, shared_runtime
-from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE, DLTensor
+from tvm_ios.runtime.base.native_runtime import DLTensor, NativeLaunch, shared_runtime
+from tvm_ios.runtime.base.tvm_abi import TENSOR_CODE
 
 _CHECKSUM_END = 28
 """Bytes of an image that its checksum does not cover: magic, version, size, and itself."""
@@ -161,6 +161,6 @@ def test_an_emulated_arm_finds_the_same_images_sound(random_graph, tmp_path):
 
 
 def test_an_image_that_c_refuses_is_an_error_in_python(plan, monkeypatch):
-    monkeypatch.setattr(loaded_plan, "image_bytes", lambda _: image_bytes(plan)[:-1])
+    monkeypatch.setattr(loaded_plan, "image_bytes", lambda *_: image_bytes(plan)[:-1])
     with pytest.raises(PlanError, match="do not match their checksum"):
         LoadedPlan(shared_runtime(), plan, {})

@@ -14,9 +14,9 @@ from tvm._ffi.runtime_ctypes import TVMArray
 from tests.runtime.reference_executor import array_at
 from tvm_ios.plan.data_type import dlpack_fields
 from tvm_ios.runtime.base import tvm_abi
+from tvm_ios.runtime.base.native_runtime import DLTensor
 from tvm_ios.runtime.base.tvm_abi import (
     TENSOR_CODE,
-    DLTensor,
     TvmFunction,
     packed_handle,
     symbol_in,

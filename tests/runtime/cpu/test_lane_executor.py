@@ -24,9 +24,8 @@ from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
-from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.native_runtime import DLTensor, shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.tvm_abi import DLTensor
 from tvm_ios.runtime.cpu.lane_executor import _with_barriers, executor_here
 
 _QUICK = (6, 9, 12)

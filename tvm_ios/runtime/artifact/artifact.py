@@ -7,18 +7,20 @@ lie in a footer.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
-from tvm.contrib import cc
 
 from tvm_ios.errors import ArtifactError, HostError, PlanError
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.image import PLAN_VERSION, ProgramFacts, image_bytes
-from tvm_ios.plan.image_reader import read_image
-from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.plan.image_reader import parameters_of, read_image
+from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan
 from tvm_ios.plan.verify import verify_plan
+from tvm_ios.runtime.artifact.factory import KernelFactory
 from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
 from tvm_ios.runtime.artifact.library_code import native_code
@@ -29,6 +31,7 @@ from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR
+from tvm_ios.runtime.base.tvm_names import IS_FFI, data_address, empty, linkers
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
@@ -37,14 +40,11 @@ from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import FactStore
 
-if TYPE_CHECKING:
-    from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
-
 __all__ = ["export_artifact", "load", "parameters_in", "plan_in"]
 
 
 def export_artifact(
-    factory: GraphExecutorFactoryModule,
+    factory: KernelFactory,
     plan: ExecutionPlan,
     path: str | Path,
     story: ModelStory | None = None,
@@ -53,7 +53,8 @@ def export_artifact(
 ) -> None:
     """Write kernels, parameters, plan and native executor into one file.
 
-    Kernels and parameters are as ``relay.build`` returned them. The path ends in ``.so``; a file
+    Kernels and parameters are as ``relay.build`` returned them, or an
+    :class:`~.factory.ExecutableFactory`. The path ends in ``.so``; a file
     there is replaced when all is done. Facts that operator libraries find out are added to the
     store.
     """
@@ -69,18 +70,21 @@ def export_artifact(
     with new_artifact(path) as library:
         objects, program = native_code(plan)
         addons += map(str, objects)
-        factory.export_library(str(library), fcompile=cc.create_shared, addons=addons)
+        factory.export_library(str(library), fcompile=linkers().create_shared, addons=addons)
         options = LaneOptions()
+        params = factory.get_params()
         facts = ProgramFacts(
-            parameters=frozenset(map(str, factory.get_params())),
+            parameters=frozenset(map(str, params)),
             features=identity.features,
             refused=_refusal(plan, rest, on_cpu=on_cpu, makes_calls=program is not None),
             call_function="" if program is None else program.function,
             calls=() if program is None else program.calls,
+            is_ffi=IS_FFI,
             tasks_per_lane=options.tasks_per_lane,
             spin_ns=options.spin_us * 1000,
         )
-        append_footer(library, identity, story, image_bytes(plan, facts), rest)
+        values = _values(plan, params) if IS_FFI else ()
+        append_footer(library, identity, story, image_bytes(plan, facts), rest, values)
 
 
 def load(
@@ -145,7 +149,7 @@ def load(
     return plan_executor(
         plan,
         library,
-        parameters_in(library),
+        parameters_in(library, path, footer),
         target,
         device=device,
         lanes=lanes,
@@ -171,9 +175,36 @@ def plan_in(path: Path, footer: Footer) -> ExecutionPlan:
     return plan
 
 
-def parameters_in(library: KernelLibrary) -> dict[str, tvm.nd.NDArray]:
-    """Parameters in an exported file, by name."""
-    return {str(name): array for name, array in library.module["get_graph_params"]().items()}
+def parameters_in(library: KernelLibrary, path: Path, footer: Footer) -> dict[str, Any]:
+    """Parameters in an exported file, by name: in its library, or, with TVM-FFI, behind that."""
+    if not IS_FFI:
+        return {str(name): array for name, array in library.module["get_graph_params"]().items()}
+    if footer.parameters is None:
+        return {}
+    at, _ = footer.parameters
+    arrays = {}
+    with path.open("rb") as file:
+        for name, tensor in parameters_of(footer.image, plan_in(path, footer)):
+            arrays[name] = empty(tensor.shape, tensor.dtype, tvm.cpu())
+            file.seek(at)
+            file.readinto(_memory_of(arrays[name], tensor.size_bytes))
+            at += tensor.size_bytes + -tensor.size_bytes % ALIGNMENT_BYTES
+    return arrays
+
+
+def _memory_of(array: Any, size_bytes: int) -> ctypes.Array[ctypes.c_char]:
+    """The values of an array on the CPU as bytes that can be written."""
+    return (ctypes.c_char * size_bytes).from_address(data_address(array))
+
+
+def _values(plan: ExecutionPlan, params: Mapping[str, Any]) -> list[bytes]:
+    """Bytes of the parameters among the inputs of a plan, in their order."""
+    by_name = {str(name): array for name, array in params.items()}
+    return [
+        bytes(_memory_of(by_name[entry.name], plan.tensors[entry.tensor].size_bytes))
+        for entry in plan.inputs
+        if entry.name in by_name
+    ]
 
 
 def _completed(plan: ExecutionPlan, store: FactStore | None) -> ExecutionPlan:

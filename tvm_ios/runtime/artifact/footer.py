@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.onnx.rest import Rest
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
 from tvm_ios.runtime.artifact.story import ModelStory
 
@@ -26,12 +28,15 @@ _MAGIC = b"tvm-ios artifact"
 _LENGTH = struct.Struct("<I")
 """Layout of the length in bytes of the identity, which lies before this length."""
 _MARKED = struct.Struct("<I13s")
-"""Layout of the length in bytes of what lies before it, and a mark. The image of the plan
-comes after the rest that onnxruntime runs, which few files have, and before the story; older files
-lack both."""
+"""Layout of the length in bytes of what lies before it, and a mark. Parameters, which only files
+of TVM-FFI have here, come first; then the rest that onnxruntime runs, which few files have; the
+image of the plan; the story."""
 _STORY_MARK = b"tvm-ios story"
 _IMAGE_MARK = b"tvm-ios image"
 _REST_MARK = b"tvm-ios rest."
+_PARAMETERS_MARK = b"tvm-ios param"
+_MOST_BYTES = (1 << 32) - 1
+"""Most bytes that a length can say."""
 _TAIL = struct.Struct("<32s16s")
 """Layout of the end of the file: digest of everything before, magic."""
 _PIECE_BYTES = 1 << 20
@@ -43,14 +48,29 @@ def append_footer(
     story: ModelStory | None = None,
     image: bytes = b"",
     rest: Rest | None = None,
+    parameters: Sequence[bytes] = (),
 ) -> None:
-    """Write the footer at the end of a library; ``image`` is that of its plan."""
+    """Write the footer at the end of a library; ``image`` is that of its plan.
+
+    ``parameters`` are the values of those that the library has not itself, in the order of the
+    plan's inputs. They lie in the file as they would in memory, each on a boundary of
+    :data:`ALIGNMENT_BYTES`.
+    """
+    size_bytes = path.stat().st_size
+    values = b"".join(map(_aligned, parameters))
+    if len(values) > _MOST_BYTES:
+        raise ArtifactError(
+            f"{path}: the parameters are {len(values)} bytes, and a file holds {_MOST_BYTES}; "
+            "export parts of the model on their own"
+        )
     marked = (
+        (values, _PARAMETERS_MARK),
         (b"" if rest is None else rest.to_bytes(), _REST_MARK),
         (image, _IMAGE_MARK),
         (b"" if story is None else story.to_bytes(), _STORY_MARK),
     )
-    text = b"".join(part + _MARKED.pack(len(part), mark) for part, mark in marked if part)
+    padding = bytes(-size_bytes % ALIGNMENT_BYTES) if values else b""
+    text = padding + b"".join(part + _MARKED.pack(len(part), mark) for part, mark in marked if part)
     known = identity.to_json().encode()
     text += known + _LENGTH.pack(len(known))
     with path.open("rb+") as file:
@@ -71,6 +91,8 @@ class Footer:
     """Image of the plan; empty in files of before images."""
     rest: Rest | None = None
     """Nodes that onnxruntime runs after the plan; None in most files."""
+    parameters: tuple[int, int] | None = None
+    """First byte of the values of parameters, and their end; None where the library has them."""
 
 
 def read_footer(path: Path) -> Footer:
@@ -114,6 +136,7 @@ def _read_checked(file: BinaryIO, path: Path) -> Footer:
     story, end = _marked(file, end, _STORY_MARK)
     image, end = _marked(file, end, _IMAGE_MARK)
     rest, end = _marked(file, end, _REST_MARK)
+    parameters = _place(file, end, _PARAMETERS_MARK)
     try:
         identity = ArtifactIdentity.from_json(text.decode(errors="replace"))
     except ArtifactError as error:
@@ -123,16 +146,27 @@ def _read_checked(file: BinaryIO, path: Path) -> Footer:
         story=story,
         image=image or b"",
         rest=None if rest is None else Rest.from_bytes(rest),
+        parameters=parameters,
     )
 
 
 def _marked(file: BinaryIO, end: int, mark: bytes) -> tuple[bytes | None, int]:
     """Bytes before a mark that ends somewhere, and where they begin; None without the mark."""
+    place = _place(file, end, mark)
+    return (None, end) if place is None else (_part(file, *place), place[0])
+
+
+def _place(file: BinaryIO, end: int, mark: bytes) -> tuple[int, int] | None:
+    """Where the bytes before a mark begin and end, if the mark ends at ``end``."""
     tail = end - _MARKED.size
     if tail < 0:
-        return None, end
+        return None
     length, found = _MARKED.unpack(_part(file, tail, end))
-    return (_part(file, tail - length, tail), tail - length) if found == mark else (None, end)
+    return (tail - length, tail) if found == mark else None
+
+
+def _aligned(values: bytes) -> bytes:
+    return values + bytes(-len(values) % ALIGNMENT_BYTES)
 
 
 def _part(file: BinaryIO, begin: int, end: int) -> bytes:

@@ -130,8 +130,8 @@ class ArtifactIdentity:
         _require_version(self.plan_version)
         if self.tvm_version != tvm_version:
             raise ArtifactError(
-                f"made with TVM {self.tvm_version}, but TVM {tvm_version} is installed; "
-                "export the model again, or install that TVM"
+                f"made with TVM {self.tvm_version}, but TVM {tvm_version} is installed; export the "
+                "model again, install that TVM, or, with both here, set TVM_IOS_TVM to the other"
             )
         if self.architecture != here.architecture:
             raise ArtifactError(

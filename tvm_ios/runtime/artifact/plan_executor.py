@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tvm
-
 from tvm_ios.errors import OptionError
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
+from tvm_ios.runtime.base.tvm_names import require_packed
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.shapes_module import ShapesModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -24,8 +23,8 @@ __all__ = ["plan_executor"]
 def plan_executor(
     plan: ExecutionPlan,
     library: KernelLibrary,
-    params: Mapping[str, tvm.nd.NDArray],
-    target: tvm.target.Target,
+    params: Mapping[str, Any],
+    target: Any,
     *,
     device: Any,
     lanes: int | None,
@@ -37,6 +36,7 @@ def plan_executor(
     """Executor of a plan, and of the rest behind it; arguments are those of ``load``."""
     module: MultiStreamGraphModule | CudaGraphModule
     if is_gpu_target(target):
+        require_packed("this model runs on a GPU")
         ordinal = require_cuda(device)
         if lanes is not None or options is not None:
             raise OptionError(

@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import OptionError
+from tvm_ios.runtime.base.tvm_names import CPU_TYPE, CUDA_TYPE, device_place
 
 __all__ = ["is_gpu_target", "require_cpu", "require_cuda"]
 
@@ -20,8 +21,7 @@ def require_cpu(device: Any) -> None:
     """Refuse every device (a :class:`tvm.runtime.Device`, its name, or None) but the CPU."""
     if device is None:
         return
-    given = _known(device, "tvm.cpu()")
-    if given.device_type != tvm.cpu().device_type:
+    if _known(device, "tvm.cpu()")[0] != CPU_TYPE:
         raise OptionError(f"device is {device}, but this model is compiled for tvm.cpu()")
 
 
@@ -29,18 +29,17 @@ def require_cuda(device: Any) -> int:
     """The number of a GPU, 0 for None; every other device is refused as by :func:`require_cpu`."""
     if device is None:
         return 0
-    given = _known(device, "tvm.cuda()")
-    if given.device_type != tvm.cuda().device_type:
+    kind, number = _known(device, "tvm.cuda()")
+    if kind != CUDA_TYPE:
         raise OptionError(f"device is {device}, but this model is compiled for tvm.cuda()")
-    return int(given.device_id)
+    return number
 
 
-def _known(device: Any, example: str) -> Any:
+def _known(device: Any, example: str) -> tuple[int, int]:
+    """DLPack's type and number of a device."""
     try:
-        given = tvm.device(device) if isinstance(device, str) else device
-        given.device_type  # noqa: B018 - what every device has
+        return device_place(tvm.device(device) if isinstance(device, str) else device)
     except (ValueError, AttributeError) as error:
         raise OptionError(
             f"device is {device!r}, which TVM does not know; pass {example}"
         ) from error
-    return given

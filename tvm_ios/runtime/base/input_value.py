@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tvm
 
 from tvm_ios.core.parts import output_names
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.data_type import numpy_dtype
 from tvm_ios.plan.plan import ExecutionPlan, Tensor
+from tvm_ios.runtime.base.tvm_names import Array, from_dlpack, in_words
 from tvm_ios.support.whole_number import as_whole
 
 __all__ = ["input_value", "output_tensor"]
@@ -19,7 +19,7 @@ _NUMBERS = "biuf"
 """NumPy's kinds of truth values, integers and floats."""
 
 
-def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDArray:
+def input_value(where: str, tensor: Tensor, value: Any) -> Any:
     """A value as an array of the shape and data type of a tensor.
 
     Arrays must have both already. Numbers and lists of them are converted, as long as no truth
@@ -28,7 +28,7 @@ def input_value(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.N
     """
     if isinstance(value, (bool, int, float, list, tuple)):
         value = _converted(where, tensor, value)
-    array = value if isinstance(value, tvm.nd.NDArray) else _as_array(where, tensor, value)
+    array = value if isinstance(value, Array) else _as_array(where, tensor, value)
     if tuple(array.shape) != tensor.shape or str(array.dtype) != tensor.dtype:
         raise ExecutionError(
             f"{where} is {tensor.dtype}{tensor.shape}, but {array.dtype}{tuple(array.shape)} was "
@@ -61,7 +61,7 @@ def _converted(where: str, tensor: Tensor, value: Any) -> np.ndarray:
         raise _impossible(where, tensor, value, error, remedy) from error
 
 
-def _as_array(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDArray:
+def _as_array(where: str, tensor: Tensor, value: Any) -> Any:
     """A tensor of another library as an array, also one on a GPU, with a gradient or of bfloat16.
 
     NumPy refuses those; TVM takes neither strides nor unaligned parts of tensors: hence the copy.
@@ -70,9 +70,9 @@ def _as_array(where: str, tensor: Tensor, value: Any) -> np.ndarray | tvm.nd.NDA
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         try:
-            return tvm.nd.from_dlpack(value.detach().clone().contiguous())
+            return from_dlpack(value.detach().clone().contiguous())
         except (AttributeError, TypeError, ValueError, RuntimeError, BufferError):
-            remedy = "give a NumPy array or a tvm.nd.NDArray"
+            remedy = in_words("give a NumPy array or a tvm.nd.NDArray")
             raise _impossible(where, tensor, value, error, remedy) from error
 
 

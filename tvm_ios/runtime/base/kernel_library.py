@@ -10,14 +10,17 @@ import ctypes
 import shutil
 import tempfile
 import weakref
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-
-import tvm
+from typing import Any
 
 from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.base.convention import CONVENTION
 from tvm_ios.runtime.base.loaded_plan import Kernel
-from tvm_ios.runtime.base.native_runtime import NativeRuntime, address_of
-from tvm_ios.runtime.base.tvm_abi import TvmFunction, packed_handle, symbol_in
+from tvm_ios.runtime.base.native_runtime import NativeRuntime
+from tvm_ios.runtime.base.tvm_abi import TvmFunction
+from tvm_ios.runtime.base.tvm_names import imported_modules, load_library
 from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = ["KernelLibrary"]
@@ -33,7 +36,7 @@ class KernelLibrary:
         self.path = path
         try:
             self.module, library = _load(path)
-        except (tvm.TVMError, OSError, ValueError) as error:
+        except (RuntimeError, OSError, ValueError) as error:
             said = lines_that_tell(error, type(error).__name__)[-1]
             raise ArtifactError(
                 f"{path}: cannot be loaded as a kernel library: {said}; "
@@ -42,7 +45,9 @@ class KernelLibrary:
         self.runtime = runtime or NativeRuntime(library)
         self.code = library
         """The loaded file, in which symbols of native code are looked up."""
-        self._packed: dict[str, tvm.runtime.PackedFunc] = {}
+        self.convention = CONVENTION
+        """How the kernels are called."""
+        self._functions: dict[str, Any] = {}
         # A barrier waits until every task of its region has come. A lane runs several of them one
         # after another, so it would wait for ever.
         self._serial = TvmFunction.PARALLEL_BARRIER.slot_in(library) is not None
@@ -52,16 +57,14 @@ class KernelLibrary:
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of this name, by address; ArtifactError if there is none."""
-        if symbol_in(self.code, name) is not None:
-            return Kernel(address_of(self.code, name), serial=self._serial)
-        # A kernel that no symbol names (of an imported module) is called through a packed function.
-        function = self._packed.setdefault(name, self.function(name))
-        self.runtime.set_func_call(TvmFunction.CALL_PACKED.address)
-        return Kernel(self.runtime.call_packed, packed_handle(function), self._serial)
+        found = self.convention.kernel(
+            self.runtime, self.code, name, partial(self._kept_function, name)
+        )
+        return replace(found, serial=self._serial)
 
-    def function(self, name: str) -> tvm.runtime.PackedFunc:
-        """The kernel of this name as a packed function; ArtifactError if there is none."""
-        for module in (self.module, *self.module.imported_modules):
+    def function(self, name: str) -> Any:
+        """The kernel of this name as a function of TVM; ArtifactError if there is none."""
+        for module in (self.module, *imported_modules(self.module)):
             try:
                 return module.get_function(name, query_imports=True)
             except AttributeError:
@@ -77,6 +80,10 @@ class KernelLibrary:
         if slot is not None:
             slot.value = address
 
+    def _kept_function(self, name: str) -> Any:
+        """The kernel of this name as a function of TVM, which lives as long as this."""
+        return self._functions.setdefault(name, self.function(name))
+
     def _install_hook(self) -> None:
         """Send parallel regions to our lanes."""
         slot = TvmFunction.PARALLEL_LAUNCH.slot_in(self.code)
@@ -84,7 +91,7 @@ class KernelLibrary:
             self.runtime.hook(ctypes.addressof(slot), TvmFunction.PARALLEL_LAUNCH.address)
 
 
-def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
+def _load(path: Path) -> tuple[Any, ctypes.CDLL]:
     """Load a copy, so that nobody else has the same code loaded.
 
     The loader knows libraries by name and by inode. So a file exported again to the path of one
@@ -95,10 +102,9 @@ def _load(path: Path) -> tuple[tvm.runtime.Module, ctypes.CDLL]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "kernels.so"
         shutil.copyfile(path, copy)
-        load = tvm.get_global_func("runtime.ModuleLoadFromFile")
         # Two handles of one image: TVM's module fills the slots for functions of TVM when it loads,
         # and only a handle of our own, opened after that, gives their addresses.
-        return load(str(copy), "so"), ctypes.CDLL(str(copy))
+        return load_library(str(copy)), ctypes.CDLL(str(copy))
 
 
 def _unload_after(owner: object, library: ctypes.CDLL) -> None:

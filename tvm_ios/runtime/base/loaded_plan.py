@@ -13,10 +13,15 @@ from ctypes import c_void_p
 from dataclasses import dataclass
 
 from tvm_ios.errors import PlanError
-from tvm_ios.plan.image import image_bytes
+from tvm_ios.plan.image import ProgramFacts, image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.base.native_runtime import BoundKernel, NativeLaunch, NativeRuntime
-from tvm_ios.runtime.base.tvm_abi import DLTensor
+from tvm_ios.runtime.base.native_runtime import (
+    BoundKernel,
+    DLTensor,
+    NativeLaunch,
+    NativeRuntime,
+)
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 
 __all__ = ["Kernel", "LoadedPlan"]
 
@@ -52,7 +57,7 @@ class LoadedPlan:
         self._runtime = runtime
         self._count = len(plan.launches)
         self._buffers = range(len(plan.buffers))
-        image = image_bytes(plan)
+        image = image_bytes(plan, ProgramFacts(is_ffi=IS_FFI))
         self.handle = runtime.plan_load(image, len(image), *device)
         if not self.handle:
             raise PlanError(runtime.failed_text().decode(errors="replace"))

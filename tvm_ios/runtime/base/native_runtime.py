@@ -14,6 +14,8 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint8,
+    c_uint16,
     c_uint64,
     c_void_p,
 )
@@ -30,6 +32,7 @@ __all__ = [
     "NATIVE_ABI_VERSION",
     "REMOTE_LANES",
     "BoundKernel",
+    "DLTensor",
     "NativeLaunch",
     "NativeRuntime",
     "NativeTraceRow",
@@ -39,12 +42,29 @@ __all__ = [
 ]
 
 # The same number is EXECUTOR_VERSION in lane_executor.h.
-NATIVE_ABI_VERSION = 6
+NATIVE_ABI_VERSION = 7
 C_API_FOLDER = Path(__file__).parent / "native"
 """Folder of ``tvm_ios.h`` and ``tvm_ios_model.c``, with which C programs are built."""
 LANE_EXECUTOR = NativeSource(C_API_FOLDER / "lane_executor.c")
 REMOTE_LANES = NativeSource(C_API_FOLDER / "remote_lanes.c")
 """The lane executor as a library that TVM's RPC server can load."""
+
+
+class DLTensor(Structure):
+    """DLPack's tensor, as TVM lays it out."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("vector_lanes", c_uint16),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("byte_offset", c_uint64),
+    ]
 
 
 class NativeLaunch(Structure):
@@ -148,6 +168,7 @@ class NativeRuntime:
         self.ping_pong = _function(library, "ping_pong", c_int, c_void_p, c_int32, c_void_p)
         self.hook = _function(library, "hook", None, c_void_p, c_void_p)
         self.set_func_call = _function(library, "set_func_call", None, c_void_p)
+        self.set_ffi = _function(library, "set_ffi", None, c_void_p, c_void_p)
 
     @property
     def parallel_launch(self) -> int:
@@ -158,6 +179,16 @@ class NativeRuntime:
     def call_packed(self) -> int:
         """Address of the kernel that calls a packed function by handle."""
         return address_of(self.library, "tvm_ios_call_packed")
+
+    @property
+    def call_ffi(self) -> int:
+        """Address of the kernel that calls a function of TVM-FFI by address."""
+        return address_of(self.library, "tvm_ios_call_ffi")
+
+    @property
+    def ffi_error(self) -> int:
+        """Address of the function that gives the error of TVM-FFI of the calling thread."""
+        return address_of(self.library, "tvm_ios_ffi_error")
 
 
 def address_of(library: Any, symbol: str) -> int:

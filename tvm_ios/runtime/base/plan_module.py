@@ -21,6 +21,7 @@ from tvm_ios.runtime.base.input_value import input_value, output_tensor
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.rest_session import RestSession
+from tvm_ios.runtime.base.tvm_names import Array, filled, from_dlpack, in_words
 from tvm_ios.support.whole_number import as_whole, require_whole
 
 __all__ = ["PlanModule"]
@@ -67,7 +68,7 @@ class PlanModule:
         self._executor = executor
         self._rest: RestSession | None = None
         self._index = {entry.name: number for number, entry in enumerate(plan.inputs)}
-        self._copied: dict[int | str, tvm.nd.NDArray] = {}
+        self._copied: dict[int | str, Any] = {}
         self._readers: dict[str, weakref.WeakSet[PlanModule]] = {}
         """Modules that read the same array, by the name of a shared parameter."""
 
@@ -228,7 +229,7 @@ class PlanModule:
         if self._rest is None:
             array = self._memory.array(output_tensor(self.plan, index))
         else:
-            array = tvm.nd.array(self._rest.output(index))
+            array = filled(self._rest.output(index))
         return array if out is None else _copied(array, out, f"output {index!r}")
 
     def debug_get_output(self, node: int | str, out: Any) -> None:  # noqa: ARG002 - TVM's signature
@@ -409,10 +410,10 @@ class PlanModule:
         return number
 
 
-def _saved_params(params_bytes: bytes | bytearray) -> dict[str, tvm.nd.NDArray]:
+def _saved_params(params_bytes: bytes | bytearray) -> dict[str, Any]:
     try:
         return dict(tvm.runtime.load_param_dict(params_bytes))
-    except (tvm.TVMError, TypeError) as error:
+    except (RuntimeError, TypeError) as error:
         size = f" of {len(params_bytes)} bytes" if isinstance(params_bytes, bytes) else ""
         raise ExecutionError(
             f"the {type(params_bytes).__name__}{size} given holds no parameters; give what "
@@ -420,26 +421,26 @@ def _saved_params(params_bytes: bytes | bytearray) -> dict[str, tvm.nd.NDArray]:
         ) from error
 
 
-def _copied(array: tvm.nd.NDArray, out: Any, where: str) -> tvm.nd.NDArray:
+def _copied(array: Any, out: Any, where: str) -> Any:
     """The caller's array, filled with the values of ours."""
     given = type(out).__name__
-    if isinstance(out, tvm.nd.NDArray):
+    if isinstance(out, Array):
         if (tuple(out.shape), out.dtype) == (tuple(array.shape), array.dtype):
             return array.copyto(out)
         given = f"{out.dtype}{tuple(out.shape)}"
     raise ExecutionError(
-        f"{where} is {array.dtype}{tuple(array.shape)}, but out is {given}; give a tvm.nd.NDArray "
-        "of that shape and data type, as tvm.nd.empty makes it"
+        f"{where} is {array.dtype}{tuple(array.shape)}, but out is {given}; "
+        + in_words("give a tvm.nd.NDArray of that shape and data type, as tvm.nd.empty makes it")
     )
 
 
-def _as_ndarray(value: Any, where: str) -> tvm.nd.NDArray:
-    if isinstance(value, tvm.nd.NDArray):
+def _as_ndarray(value: Any, where: str) -> Any:
+    if isinstance(value, Array):
         return value
     try:
-        return tvm.nd.from_dlpack(value)
+        return from_dlpack(value)
     except (AttributeError, TypeError, ValueError, RuntimeError, BufferError) as error:
         raise ExecutionError(
-            f"{where}: {type(value).__name__} cannot be used without a copy; pass a "
-            "tvm.nd.NDArray, or copy with set_input"
+            f"{where}: {type(value).__name__} cannot be used without a copy; "
+            + in_words("pass a tvm.nd.NDArray, or copy with set_input")
         ) from error

@@ -1,25 +1,26 @@
-"""The calling convention of kernels of TVM 0.11 to 0.19, which only this file knows.
+"""The packed calling convention, that of kernels of TVM 0.11 to 0.19; only this file knows it.
 
 A kernel takes an array of addresses of :class:`DLTensor`, their type codes, and a resource handle.
 It reaches functions of TVM through pointers that lie in its library, one for each that it needs, so
-they can be turned to functions of ours. ``native/tvm_abi.h`` is the twin for C; another convention
-needs another pair of these.
+they can be turned to functions of ours. ``native/tvm_abi.h`` is the twin for C. Launches and calls
+of operator libraries are packed with every TVM; ``ffi_abi.py`` has what is else with TVM-FFI.
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import Structure, c_int32, c_uint8, c_uint16, c_uint64, c_void_p
+from collections.abc import Callable
+from ctypes import c_void_p
 from enum import Enum
+from typing import Any
 
-import tvm
-from tvm._ffi.base import _LIB, py_str
-
-from tvm_ios.runtime.base.native_runtime import address_of
+from tvm_ios.runtime.base.loaded_plan import Kernel
+from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime, address_of
+from tvm_ios.runtime.base.tvm_names import runtime_library
 
 __all__ = [
     "TENSOR_CODE",
-    "DLTensor",
+    "PackedConvention",
     "TvmFunction",
     "last_error_text",
     "packed_handle",
@@ -30,38 +31,22 @@ TENSOR_CODE = 7
 """Type code of an argument that is the address of a ``DLTensor`` (``kTVMDLTensorHandle``)."""
 
 
-class DLTensor(Structure):
-    """DLPack's tensor, as TVM lays it out."""
-
-    _fields_ = [
-        ("data", c_void_p),
-        ("device_type", c_int32),
-        ("device_id", c_int32),
-        ("ndim", c_int32),
-        ("code", c_uint8),
-        ("bits", c_uint8),
-        ("vector_lanes", c_uint16),
-        ("shape", c_void_p),
-        ("strides", c_void_p),
-        ("byte_offset", c_uint64),
-    ]
-
-
 class TvmFunction(Enum):
     """A function of TVM's runtime that kernels, or we, call by address."""
 
-    CALL_PACKED = "TVMFuncCall"
-    LAST_ERROR = "TVMGetLastError"
     PARALLEL_LAUNCH = "TVMBackendParallelLaunch"
     PARALLEL_BARRIER = "TVMBackendParallelBarrier"
-    SET_STREAM = "TVMSetStream"
     TAKE_WORKSPACE = "TVMBackendAllocWorkspace"
     GIVE_WORKSPACE = "TVMBackendFreeWorkspace"
+    # TVM-FFI has none of these.
+    CALL_PACKED = "TVMFuncCall"
+    LAST_ERROR = "TVMGetLastError"
+    SET_STREAM = "TVMSetStream"
 
     @property
     def address(self) -> int:
         """The function's address in TVM's runtime."""
-        return address_of(_LIB, self.value)
+        return address_of(runtime_library(), self.value)
 
     def slot_in(self, library: ctypes.CDLL) -> c_void_p | None:
         """Pointer through which a library's kernels call the function; None if none does."""
@@ -76,7 +61,7 @@ def symbol_in(library: ctypes.CDLL, name: str) -> c_void_p | None:
         return None
 
 
-def packed_handle(function: tvm.runtime.PackedFunc) -> int:
+def packed_handle(function: Any) -> int:
     """Handle by which ``CALL_PACKED`` calls a packed function."""
     return ctypes.cast(function.handle, c_void_p).value or 0
 
@@ -84,4 +69,30 @@ def packed_handle(function: tvm.runtime.PackedFunc) -> int:
 def last_error_text() -> str:
     """The text of TVM's last failure on this thread."""
     get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(TvmFunction.LAST_ERROR.address)
-    return str(py_str(get_text() or b""))
+    return (get_text() or b"").decode(errors="replace")
+
+
+class PackedConvention:
+    """How packed kernels are called; a :class:`~.convention.CallingConvention`."""
+
+    def kernel(
+        self,
+        runtime: NativeRuntime,
+        code: ctypes.CDLL,
+        name: str,
+        function: Callable[[], Any],
+    ) -> Kernel:
+        """The kernel of a name; without a symbol (of an imported module) a function of TVM."""
+        if symbol_in(code, name) is not None:
+            return Kernel(address_of(code, name))
+        launch = self.launch(runtime, function())
+        return Kernel(launch.kernel, launch.resource)
+
+    def launch(self, runtime: NativeRuntime, function: Any) -> NativeLaunch:
+        """A launch of a packed function without arguments; valid as long as the function."""
+        runtime.set_func_call(TvmFunction.CALL_PACKED.address)
+        return NativeLaunch(kernel=runtime.call_packed, resource=packed_handle(function))
+
+    def last_error(self, runtime: NativeRuntime) -> int:  # noqa: ARG002 - TVM's runtime has it
+        """Address of a C function with the text of the last error of a thread."""
+        return TvmFunction.LAST_ERROR.address

@@ -5,8 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack
-
-import tvm
+from typing import Any
 
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
@@ -50,7 +49,7 @@ class MultiStreamGraphModule(PlanModule):
         self,
         plan: ExecutionPlan,
         library: KernelLibrary,
-        params: Mapping[str, tvm.nd.NDArray],
+        params: Mapping[str, Any],
         *,
         lanes: int | None = None,
         options: LaneOptions | None = None,

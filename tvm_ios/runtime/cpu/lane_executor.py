@@ -13,7 +13,6 @@ from tvm_ios.runtime.base.lane_pool import LaneOptions, LanePool, LaunchFailedEr
 from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import NativeTraceRow
 from tvm_ios.runtime.base.plan_memory import PlanMemory
-from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane, kernels_of
 
 __all__ = ["LaneExecutor", "executor_here"]
@@ -163,7 +162,7 @@ def executor_here(
     everything.
     """
     count = plan.lanes if lanes is None else lanes
-    errors = TvmFunction.LAST_ERROR.address
+    errors = library.convention.last_error(library.runtime)
     pool = LanePool(library.runtime, count, options, get_last_error=errors)
     barriers = options is not None and options.barriers
     loaded = memory.load(library.runtime, _with_barriers(plan) if barriers else plan)

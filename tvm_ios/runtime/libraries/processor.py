@@ -13,13 +13,13 @@ import numpy as np
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.plan.data_type import is_float
 from tvm_ios.plan.plan import ExecutionPlan
+from tvm_ios.runtime.base.convention import CONVENTION
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LanePool
 from tvm_ios.runtime.base.loaded_plan import LoadedPlan
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.base.sample_inputs import sample_tensor
-from tvm_ios.runtime.base.tvm_abi import TvmFunction
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, host_lane, kernels_of
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 from tvm_ios.support.c_compiler import NativeSource
@@ -104,7 +104,8 @@ class ThisProcessor:
 
     def pool(self, lanes: int) -> LanePool:
         """A pool of lanes of this process."""
-        return LanePool(shared_runtime(), lanes, get_last_error=TvmFunction.LAST_ERROR.address)
+        runtime = shared_runtime()
+        return LanePool(runtime, lanes, get_last_error=CONVENTION.last_error(runtime))
 
     def load(
         self,

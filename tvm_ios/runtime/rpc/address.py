@@ -22,6 +22,7 @@ from tvm import rpc
 from tvm.rpc import base
 
 from tvm_ios.errors import CostError, LostSessionError, OptionError
+from tvm_ios.runtime.base.tvm_names import require_packed
 from tvm_ios.support.error_text import lines_that_tell
 
 __all__ = [
@@ -152,6 +153,7 @@ def ask_tracker(
 
 def connect_device(address: DeviceAddress) -> tuple[Any, socket.socket | None]:
     """TVM's session on a free device, and our own handle of its socket."""
+    require_packed("lanes of other machines are reached over RPC")
     deadline = time.monotonic() + WAIT_LIMIT_S
     while True:
         host, port, key = _request(address, deadline - time.monotonic())

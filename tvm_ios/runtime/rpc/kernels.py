@@ -15,7 +15,7 @@ import tvm
 
 from tvm_ios.plan.plan import ALIGNMENT_BYTES, ExecutionPlan
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
-from tvm_ios.runtime.base.tvm_abi import DLTensor
+from tvm_ios.runtime.base.native_runtime import DLTensor
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, kernels_of
 from tvm_ios.runtime.rpc.code import RemoteCode, RemoteRuntime
 from tvm_ios.runtime.rpc.connection import RemoteConnection

@@ -388,4 +388,7 @@ const Executor tvm_ios_executor = {EXECUTOR_VERSION,
                                    tvm_ios_hook,
                                    tvm_ios_set_func_call,
                                    tvm_ios_parallel_launch,
-                                   tvm_ios_call_packed};
+                                   tvm_ios_call_packed,
+                                   tvm_ios_set_ffi,
+                                   tvm_ios_ffi_error,
+                                   tvm_ios_call_ffi};

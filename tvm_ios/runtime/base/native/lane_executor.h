@@ -134,10 +134,13 @@ typedef struct {
   void (*set_func_call)(FTVMFuncCall function);
   FTVMParallelLaunch parallel_launch;
   TVMKernel call_packed;
+  void (*set_ffi)(FFITakeError take_error, FFIRelease release);
+  const char* (*ffi_error)(void);
+  TVMKernel call_ffi;
 } Executor;
 
 /* Goes up with every structure or function that Python or tvm_ios_model.c knows. */
-#define EXECUTOR_VERSION 6
+#define EXECUTOR_VERSION 7
 
 static inline void cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "ffi_abi.h"
 #include "tvm_abi.h"
 
 #define PLAN_IMAGE_MAGIC "tvm-ios plan"
@@ -29,8 +30,13 @@ typedef struct {
   int32_t num_buffers, num_tensors, num_extents, num_call_words, num_inputs, num_outputs;
   int32_t num_launches, num_arguments, num_groups, num_successors, num_parts;
   int32_t num_calls, text_bytes;
-  int32_t of_shapes; /* 1: parts are one model in several shapes, of which one runs at a time */
+  int32_t flags;
 } PlanHeader;
+
+enum {
+  IS_FFI = 1,   /* flags: kernels are TVM-FFI's, and the file has the parameters itself */
+  OF_SHAPES = 2 /* parts are one model in several shapes, of which one runs at a time */
+};
 
 enum { BUFFER_ARENA = 0, BUFFER_INPUT = 1, BUFFER_OUTPUT = 2 };
 
@@ -124,9 +130,12 @@ typedef struct {
   PlanImage image;
   Launch* launches; /* as planned, once more on one lane each, once more as in runs of parts */
   DLTensor* tensors;
-  char** places;    /* where each buffer begins */
-  int32_t* firsts;  /* of each buffer, one of its tensors; -1: it has none */
-  int32_t* further; /* of each tensor, another one of its buffer; -1: it is the last */
+  TVMValue* packed_arguments; /* of all launches, as packed kernels and as those of TVM-FFI read them */
+  FFIAny* ffi_arguments;
+  int32_t* type_codes; /* of packed arguments; all are tensors, so launches share them */
+  char** places;       /* where each buffer begins */
+  int32_t* firsts;     /* of each buffer, one of its tensors; -1: it has none */
+  int32_t* further;    /* of each tensor, another one of its buffer; -1: it is the last */
 } Plan;
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ffi_calls.h"
 #include "lane_executor.h"
 
 #define TENSOR_ALIGNMENT 64 /* bytes, which kernels assume */
@@ -209,10 +210,10 @@ static void describe_tensor(Plan* plan, int32_t number, int32_t device_type, int
                                      .shape = (int64_t*)plan->image.extents + from->extents};
 }
 
-static void describe_launch(Plan* plan, int32_t number, TVMValue* arguments, int32_t* codes) {
+static void describe_launch(Plan* plan, int32_t number) {
   const PlanLaunch* from = &plan->image.launches[number];
-  Launch launch = {.arguments = arguments + from->arguments,
-                   .type_codes = codes,
+  Launch launch = {.arguments = plan->packed_arguments + from->arguments,
+                   .type_codes = plan->type_codes,
                    .num_arguments = from->num_inputs + from->num_outputs,
                    .serial = from->serial & 1};
   int32_t count = plan->image.header->num_launches;
@@ -248,7 +249,7 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
   size_t arguments = (size_t)image.header->num_arguments;
   size_t buffers = (size_t)image.header->num_buffers;
   Plan* plan = calloc(1, sizeof *plan + launches * sizeof(Launch) + tensors * sizeof(DLTensor) +
-                             arguments * (sizeof(TVMValue) + sizeof(int32_t)) +
+                             arguments * (sizeof(TVMValue) + sizeof(FFIAny) + sizeof(int32_t)) +
                              buffers * sizeof(char*) + (buffers + tensors) * sizeof(int32_t));
   if (!plan) {
     refuse("no memory for a plan of %d launches", image.header->num_launches);
@@ -258,15 +259,17 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
   plan->image = image;
   plan->launches = (Launch*)(plan + 1);
   plan->tensors = (DLTensor*)(plan->launches + launches);
-  TVMValue* values = (TVMValue*)(plan->tensors + tensors);
-  plan->places = (char**)(values + arguments);
-  /* Every argument is a tensor, so all launches share codes. */
+  plan->ffi_arguments = (FFIAny*)(plan->tensors + tensors);
+  plan->packed_arguments = (TVMValue*)(plan->ffi_arguments + arguments);
+  plan->places = (char**)(plan->packed_arguments + arguments);
   plan->firsts = (int32_t*)(plan->places + buffers);
   plan->further = plan->firsts + buffers;
-  int32_t* codes = plan->further + tensors;
+  plan->type_codes = plan->further + tensors;
   for (size_t i = 0; i < arguments; ++i) {
-    codes[i] = TYPE_TENSOR;
-    values[i].v_handle = &plan->tensors[image.arguments[i]];
+    DLTensor* tensor = &plan->tensors[image.arguments[i]];
+    plan->type_codes[i] = TYPE_TENSOR;
+    plan->packed_arguments[i].v_handle = tensor;
+    plan->ffi_arguments[i] = (FFIAny){.type_index = FFI_TENSOR, .object = tensor};
   }
   memset(plan->firsts, -1, buffers * sizeof(int32_t));
   for (int32_t i = 0; i < image.header->num_tensors; ++i) {
@@ -275,7 +278,7 @@ Plan* tvm_ios_plan_load(const void* bytes, size_t size, int32_t device_type, int
     plan->further[i] = *first;
     *first = i;
   }
-  for (int32_t i = 0; i < image.header->num_launches; ++i) describe_launch(plan, i, values, codes);
+  for (int32_t i = 0; i < image.header->num_launches; ++i) describe_launch(plan, i);
   return plan;
 }
 
@@ -305,11 +308,17 @@ size_t tvm_ios_plan_place_all(Plan* plan, void* arena, void* const* own) {
   return bytes;
 }
 
-/* Give a launch its kernel; `serial` keeps its parallel regions on one lane in any case. */
+/* Give a launch its kernel, and arguments in the form that it reads; `serial` keeps its parallel
+ * regions on one lane in any case. */
 void tvm_ios_plan_bind(Plan* plan, int32_t number, TVMKernel kernel, void* resource,
                        int32_t serial) {
+  int32_t first = plan->image.launches[number].arguments;
+  int is_ffi = kernel == tvm_ios_call_ffi;
   for (int32_t i = number; i < 3 * plan->image.header->num_launches;
        i += plan->image.header->num_launches) {
+    plan->launches[i].arguments =
+        is_ffi ? (TVMValue*)(plan->ffi_arguments + first) : plan->packed_arguments + first;
+    plan->launches[i].type_codes = is_ffi ? NULL : plan->type_codes;
     plan->launches[i].kernel = kernel;
     plan->launches[i].resource = resource;
     plan->launches[i].serial |= serial;

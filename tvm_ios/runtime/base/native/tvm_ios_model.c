@@ -2,11 +2,9 @@
 #define _GNU_SOURCE
 #include "tvm_ios.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,83 +15,15 @@
 #include "../../../support/native/threads.h"
 #include "lane_executor.h"
 #include "library_calls.h"
+#include "model_host.h"
 
-#define ALIGNMENT_BYTES 64
 #define CPU_DEVICE 1
 #define FOOTER_MAGIC "tvm-ios artifact"
 #define STORY_MARK "tvm-ios story"
 #define IMAGE_MARK "tvm-ios image"
+#define REST_MARK "tvm-ios rest."
+#define PARAMETERS_MARK "tvm-ios param"
 #define DIGEST_BYTES 32
-
-static _Thread_local char error_text[2048];
-
-const char* tvm_ios_last_error(void) { return error_text; }
-
-/* Every other function of tvm_ios.h begins with it, so that an error is one of the last call. */
-static void clear_error(void) { *error_text = 0; }
-
-__attribute__((format(printf, 1, 2))) static int fail(const char* format, ...) {
-  va_list values;
-  va_start(values, format);
-  vsnprintf(error_text, sizeof error_text, format, values);
-  va_end(values);
-  return -1;
-}
-
-/* ---- TVM's runtime, by the functions of its C interface ---- */
-
-enum { CODE_OBJECT = 8, CODE_MODULE = 9, CODE_PACKED = 10, CODE_STRING = 11, CODE_ARRAY = 13 };
-
-typedef struct {
-  int (*load)(const char* path, const char* format, void** module);
-  int (*free_module)(void* module);
-  int (*get_function)(void* module, const char* name, int query_imports, void** function);
-  int (*get_global)(const char* name, void** function);
-  FTVMFuncCall call;
-  int (*free_function)(void* function);
-  int (*free_array)(DLTensor* array);
-  int (*free_object)(void* object);
-  FTVMParallelLaunch parallel_launch;
-  void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
-  int (*give_workspace)(int device_type, int device_id, void* address);
-  const char* (*last_error)(void);
-} Tvm;
-
-static int find_in_tvm(void* library, const char* name, void** function) {
-  *function = dlsym(library, name);
-  return *function ? 0 : fail("TVM's runtime has no %s: it is none of TVM 0.11 to 0.19", name);
-}
-
-/* The runtime that the program is linked with, else one that the loader finds by its name. */
-static int find_tvm(Tvm* tvm) {
-  void* library = dlsym(RTLD_DEFAULT, "TVMFuncCall") ? dlopen(NULL, RTLD_LAZY) : NULL;
-  if (!library) library = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_GLOBAL);
-  if (!library)
-    return fail("there is no TVM runtime: link with -ltvm_runtime, or let LD_LIBRARY_PATH name its "
-                "folder (%s)", dlerror());
-  struct {
-    const char* name;
-    void** function;
-  } wanted[] = {{"TVMModLoadFromFile", (void**)&tvm->load},
-                {"TVMModFree", (void**)&tvm->free_module},
-                {"TVMModGetFunction", (void**)&tvm->get_function},
-                {"TVMFuncGetGlobal", (void**)&tvm->get_global},
-                {"TVMFuncCall", (void**)&tvm->call},
-                {"TVMFuncFree", (void**)&tvm->free_function},
-                {"TVMArrayFree", (void**)&tvm->free_array},
-                {"TVMObjectFree", (void**)&tvm->free_object},
-                {"TVMBackendParallelLaunch", (void**)&tvm->parallel_launch},
-                {"TVMBackendAllocWorkspace", (void**)&tvm->take_workspace},
-                {"TVMBackendFreeWorkspace", (void**)&tvm->give_workspace},
-                {"TVMGetLastError", (void**)&tvm->last_error}};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; ++i)
-    if (find_in_tvm(library, wanted[i].name, wanted[i].function)) return -1;
-  return 0;
-}
-
-static int tvm_failed(const Tvm* tvm, const char* what) {
-  return fail("%s: %s", what, tvm->last_error());
-}
 
 /* ---- the model ---- */
 
@@ -108,6 +38,7 @@ struct tvm_ios_model {
   const Executor* executor;
   Plan* plan;
   pthread_mutex_t lock;
+  int is_ffi;    /* its kernels are those of TVM-FFI */
   int file;      /* descriptor of a copy of the exported file, in memory */
   char* content; /* the exported file */
   size_t size_bytes;
@@ -118,7 +49,8 @@ struct tvm_ios_model {
   Program* program;
   PartsProgram* of_parts; /* programs of parts that have run */
   void* arena;           /* memory of activations, then of inputs and outputs */
-  DLTensor** parameters; /* by input; NULL where it is no parameter */
+  const char** parameters; /* values by input; NULL where it is no parameter */
+  DLTensor** arrays;     /* arrays of TVM that these are of; with TVM-FFI the file has the values */
   void** packed;         /* kernel of each launch as a function of TVM; NULL where it is a symbol */
   void** resources;      /* what each call of an operator library is given */
   void (*close_calls)(void);
@@ -153,14 +85,35 @@ static const char* section(const char* content, size_t* end, const char* mark, s
   return content + *end;
 }
 
-/* The image of the plan, which footer.py wrote behind the library, before story and identity. */
-static const char* find_image(const tvm_ios_model* model, size_t* size_bytes) {
+/* A section that footer.py wrote behind the library; NULL where there is none. Before the identity of
+ * the file come those of these marks, some of which may lack. */
+static const char* find_section(const tvm_ios_model* model, const char* wanted,
+                                size_t* size_bytes) {
+  static const char* const marks[] = {STORY_MARK, IMAGE_MARK, REST_MARK, PARAMETERS_MARK};
   size_t end = model->size_bytes - strlen(FOOTER_MAGIC);
   if (end < DIGEST_BYTES) return NULL;
   end -= DIGEST_BYTES;
   if (!section(model->content, &end, "", size_bytes)) return NULL;
-  section(model->content, &end, STORY_MARK, size_bytes); /* there may be none */
-  return section(model->content, &end, IMAGE_MARK, size_bytes);
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; ++i) {
+    const char* found = section(model->content, &end, marks[i], size_bytes);
+    if (!strcmp(marks[i], wanted)) return found;
+  }
+  return NULL;
+}
+
+/* Whether kernels are those of TVM-FFI, by the plan's header; a damaged one is refused later. */
+static int needs_ffi(const tvm_ios_model* model) {
+  size_t size_bytes;
+  PlanHeader header;
+  const char* image = find_section(model, IMAGE_MARK, &size_bytes);
+  if (!image || size_bytes < sizeof header) return 0;
+  memcpy(&header, image, sizeof header); /* it may lie anywhere */
+  return header.version == PLAN_IMAGE_VERSION && header.flags & IS_FFI;
+}
+
+static int find_host(tvm_ios_model* model) {
+  model->is_ffi = needs_ffi(model);
+  return model->is_ffi ? find_ffi(&model->tvm) : find_tvm(&model->tvm);
 }
 
 /* A copy of the file, so that nobody else has the same code loaded: kernels find TVM through
@@ -203,7 +156,7 @@ static int find_executor(tvm_ios_model* model) {
 
 static int load_plan(tvm_ios_model* model) {
   size_t size_bytes;
-  const char* image = find_image(model, &size_bytes);
+  const char* image = find_section(model, IMAGE_MARK, &size_bytes);
   if (!image)
     return fail("there is no plan in the file: it was exported by another version of tvm-ios; "
                 "export the model again");
@@ -239,6 +192,20 @@ static int require_processor(const char* features) {
               "this machine", lacking);
 }
 
+/* Let a pointer of the library by which kernels call a function be that of another one. */
+static void fill_slot(tvm_ios_model* model, const char* name, void* function) {
+  void** slot = dlsym(model->library, name);
+  if (slot) *slot = function;
+}
+
+/* Where TVM's module does not fill the slots, since there is none. */
+static void fill_slots(tvm_ios_model* model) {
+  fill_slot(model, "__TVMBackendAllocWorkspace", (void*)take_workspace);
+  fill_slot(model, "__TVMBackendFreeWorkspace", (void*)give_workspace);
+  fill_slot(model, "__TVMBackendParallelBarrier", (void*)pass_barrier);
+  model->executor->set_ffi(model->tvm.take_error, model->tvm.release);
+}
+
 static int load_library(tvm_ios_model* model, const char* path) {
   char copy[64];
   snprintf(copy, sizeof copy, "/proc/self/fd/%d", model->file);
@@ -252,10 +219,13 @@ static int load_library(tvm_ios_model* model, const char* path) {
   if (*text_of(model, header->refused))
     return fail("%s: %s; open it with tvm_ios.load in Python", path,
                 text_of(model, header->refused));
-  if (model->tvm.load(copy, "so", &model->module)) return tvm_failed(&model->tvm, path);
+  if (model->is_ffi)
+    fill_slots(model);
+  else if (model->tvm.load(copy, "so", &model->module))
+    return tvm_failed(&model->tvm, path);
   FTVMParallelLaunch* slot = dlsym(model->library, "__TVMBackendParallelLaunch");
   if (slot) model->executor->hook(slot, model->tvm.parallel_launch);
-  model->executor->set_func_call(model->tvm.call);
+  if (!model->is_ffi) model->executor->set_func_call(model->tvm.call);
   return 0;
 }
 
@@ -267,6 +237,10 @@ static int call_with(const Tvm* tvm, void* function, void* object, const char* t
   TVMValue arguments[2] = {{.v_handle = object}, {.v_handle = (void*)text}};
   int32_t codes[2] = {CODE_OBJECT, CODE_STRING};
   return tvm->call(function, arguments, codes, object ? (text ? 2 : 1) : 0, result, code);
+}
+
+static const char* data_of(const DLTensor* array) {
+  return (const char*)array->data + array->byte_offset;
 }
 
 static int take_parameters(tvm_ios_model* model, void* get_params, void* get_item) {
@@ -281,17 +255,38 @@ static int take_parameters(tvm_ios_model* model, void* get_params, void* get_ite
     const char* name = text_of(model, image->inputs[i].name);
     TVMValue array;
     status = call_with(tvm, get_item, map.v_handle, name, &array, &code);
-    if (status || code != CODE_ARRAY)
+    if (status || code != CODE_ARRAY) {
       status = tvm_failed(tvm, name);
-    else
-      model->parameters[i] = array.v_handle;
+    } else {
+      model->arrays[i] = array.v_handle;
+      model->parameters[i] = data_of(array.v_handle);
+    }
   }
   /* The arrays stay: each that was taken has a reference of its own. */
   tvm->free_object(map.v_handle);
   return status;
 }
 
+/* Parameters that the file has itself, one after another, each on a boundary of its own. */
+static int map_parameters(tvm_ios_model* model) {
+  const PlanImage* image = &model->plan->image;
+  size_t size_bytes = 0, offset = 0;
+  const char* values = find_section(model, PARAMETERS_MARK, &size_bytes);
+  for (int32_t i = 0; i < image->header->num_inputs; ++i) {
+    if (!image->inputs[i].is_parameter) continue;
+    size_t bytes = (size_t)image->tensors[image->inputs[i].tensor].size_bytes;
+    if (!values || bytes > size_bytes - offset)
+      return fail("the file has no values of its parameter %s; export the model again",
+                  text_of(model, image->inputs[i].name));
+    model->parameters[i] = values + offset;
+    offset += (bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+    if (offset > size_bytes) offset = size_bytes;
+  }
+  return 0;
+}
+
 static int read_parameters(tvm_ios_model* model) {
+  if (model->is_ffi) return map_parameters(model);
   const Tvm* tvm = &model->tvm;
   void *get_params = NULL, *get_item = NULL;
   if (tvm->get_function(model->module, "get_graph_params", 0, &get_params) || !get_params ||
@@ -304,18 +299,16 @@ static int read_parameters(tvm_ios_model* model) {
 
 /* ---- memory ---- */
 
-static char* data_of(const DLTensor* array) { return (char*)array->data + array->byte_offset; }
-
-/* Give each buffer its memory: parameters lie in TVM's arrays, all else in one block. */
+/* Give each buffer its memory: parameters lie where they are, all else in one block. */
 static int place_buffers(tvm_ios_model* model) {
   Plan* plan = model->plan;
   const PlanImage* image = &plan->image;
   void** own = calloc((size_t)image->header->num_buffers + 1, sizeof *own);
   for (int32_t i = 0; own && i < image->header->num_inputs; ++i) {
-    DLTensor* array = model->parameters[i];
+    const char* values = model->parameters[i];
     /* Kernels assume alignment: a parameter that lies elsewhere is copied, below. */
-    if (array && (uintptr_t)data_of(array) % ALIGNMENT_BYTES == 0)
-      own[image->tensors[image->inputs[i].tensor].buffer] = data_of(array);
+    if (values && (uintptr_t)values % ALIGNMENT_BYTES == 0)
+      own[image->tensors[image->inputs[i].tensor].buffer] = (void*)values;
   }
   size_t bytes = own ? model->executor->plan_place_all(plan, NULL, own) + ALIGNMENT_BYTES : 0;
   if (!own || posix_memalign(&model->arena, ALIGNMENT_BYTES, bytes)) {
@@ -327,9 +320,9 @@ static int place_buffers(tvm_ios_model* model) {
   free(own);
   for (int32_t i = 0; i < image->header->num_inputs; ++i) {
     const PlanTensor* tensor = &image->tensors[image->inputs[i].tensor];
-    DLTensor* array = model->parameters[i];
-    if (array && plan->places[tensor->buffer] != data_of(array))
-      memcpy(plan->places[tensor->buffer], data_of(array), (size_t)tensor->size_bytes);
+    const char* values = model->parameters[i];
+    if (values && plan->places[tensor->buffer] != values)
+      memcpy(plan->places[tensor->buffer], values, (size_t)tensor->size_bytes);
   }
   return 0;
 }
@@ -338,6 +331,13 @@ static int find_kernel(tvm_ios_model* model, int32_t number, TVMKernel* kernel, 
   const PlanLaunch* launch = &model->plan->image.launches[number];
   const char* name = text_of(model, launch->call < 0 ? launch->kernel
                                                      : model->plan->image.header->call_function);
+  if (model->is_ffi && launch->call < 0) {
+    char symbol[1024];
+    snprintf(symbol, sizeof symbol, FFI_PREFIX "%s", name);
+    *resource = dlsym(model->library, symbol);
+    *kernel = model->executor->call_ffi;
+    return *resource ? 0 : fail("there is no kernel %s in the file; export the model again", name);
+  }
   *kernel = (TVMKernel)dlsym(model->library, name);
   if (*kernel) return 0;
   /* A kernel that no symbol names, of an imported module, is a packed function. */
@@ -390,7 +390,8 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
   PoolOptions options = {.lanes = lanes,
                          .tasks_per_lane = header->tasks_per_lane,
                          .spin_ns = header->spin_ns,
-                         .get_last_error = model->tvm.last_error,
+                         .get_last_error =
+                             model->is_ffi ? model->executor->ffi_error : model->tvm.last_error,
                          .cpus = cores,
                          .num_cpus = num_cores};
   model->lanes = lanes;
@@ -402,7 +403,7 @@ static int make_program(tvm_ios_model* model, int32_t lanes) {
 /* Take the shape of a number, with its inputs and outputs; a model in one shape has number 0. */
 static void enter_shape(tvm_ios_model* model, int32_t number) {
   const PlanImage* image = &model->plan->image;
-  int32_t of_shapes = image->header->of_shapes;
+  int32_t of_shapes = image->header->flags & OF_SHAPES;
   model->shape = of_shapes ? 1 << number : 0;
   model->num_inputs = model->first_output = 0;
   for (int32_t i = 0; i < image->header->num_inputs; ++i)
@@ -415,10 +416,12 @@ static void enter_shape(tvm_ios_model* model, int32_t number) {
 static int allocate_tables(tvm_ios_model* model) {
   const PlanHeader* header = model->plan->image.header;
   model->parameters = calloc((size_t)header->num_inputs + 1, sizeof *model->parameters);
+  model->arrays = calloc((size_t)header->num_inputs + 1, sizeof *model->arrays);
   model->caller_inputs = calloc((size_t)header->num_inputs + 1, sizeof *model->caller_inputs);
   model->packed = calloc((size_t)header->num_launches + 1, sizeof *model->packed);
   model->resources = calloc((size_t)header->num_calls + 1, sizeof *model->resources);
-  if (!(model->parameters && model->caller_inputs && model->packed && model->resources))
+  if (!(model->parameters && model->arrays && model->caller_inputs && model->packed &&
+        model->resources))
     return fail("no memory for %d launches", header->num_launches);
   enter_shape(model, 0);
   return 0;
@@ -435,9 +438,10 @@ static void free_model(tvm_ios_model* model) {
   if (model->pool) model->executor->pool_free(model->pool);
   for (int32_t i = 0; model->packed && i < model->plan->image.header->num_launches; ++i)
     if (model->packed[i]) model->tvm.free_function(model->packed[i]);
-  for (int32_t i = 0; model->parameters && i < model->plan->image.header->num_inputs; ++i)
-    if (model->parameters[i]) model->tvm.free_array(model->parameters[i]);
+  for (int32_t i = 0; model->arrays && i < model->plan->image.header->num_inputs; ++i)
+    if (model->arrays[i]) model->tvm.free_array(model->arrays[i]);
   free(model->parameters);
+  free(model->arrays);
   free(model->caller_inputs);
   if (model->close_calls) model->close_calls();
   if (model->plan) model->executor->plan_free(model->plan);
@@ -463,7 +467,7 @@ tvm_ios_model* tvm_ios_model_open(const char* path, int32_t lanes) {
   pthread_mutex_init(&model->lock, NULL);
   if (!path) {
     fail("path is NULL; give that of an exported file");
-  } else if (!copy_file(model, path) && !find_tvm(&model->tvm) && !load_library(model, path) &&
+  } else if (!copy_file(model, path) && !find_host(model) && !load_library(model, path) &&
              !allocate_tables(model) && !open_calls(model) && !read_parameters(model) &&
              !place_buffers(model) && !bind_kernels(model) && !make_program(model, lanes)) {
     return model;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_ios.compile.lower import widest_stage
+from tvm_ios.compile.plan_of import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 
 

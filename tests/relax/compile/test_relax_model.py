@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ios
+from tests.relax.networks import TARGET, answers, inception_block, squeezenet
+from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.errors import ScheduleError
+from tvm_ios.relax.stage_ir import read_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+
+@pytest.fixture(scope="module")
+def block():
+    """An Inception block with kernels, a value for it, and the virtual machine's answer."""
+    mod, value = inception_block()
+    model = build_relax(mod, None, TARGET, name="block")
+    (answer,) = answers(model.module, value)
+    return model, value, answer
+
+
+def _ran(model, value, **options):
+    with model.executor(**options) as executor:
+        executor.run(x=value)
+        return executor.get_output(0).numpy()
+
+
+@pytest.mark.parametrize("make", [greedy_schedule, sequential_schedule])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_schedules_have_the_bits_of_the_virtual_machine(block, make, lanes):
+    model, value, answer = block
+    compiled = model.lower(make(model.graph), lanes=lanes)
+    np.testing.assert_array_equal(_ran(compiled, value), answer)
+
+
+def test_a_partitioned_module_runs_by_its_own_schedule(block):
+    model, value, answer = block
+    schedule = greedy_schedule(model.graph)
+    again = build_relax(model.lower(schedule).module, None, TARGET).lower(lanes=2)
+    assert again.schedule == schedule
+    np.testing.assert_array_equal(_ran(again, value), answer)
+
+
+def test_a_file_computes_the_same(block, tmp_path):
+    model, value, answer = block
+    path = tmp_path / "block.so"
+    model.lower(greedy_schedule(model.graph), lanes=2).export_library(path)
+    with tvm_ios.load(path) as executor:
+        executor.run(x=value)
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
+
+
+def test_squeezenet_of_tvms_own_frontend():
+    mod, params, value = squeezenet()
+    model = build_relax(mod, params, TARGET)
+    compiled = model.lower(greedy_schedule(model.graph), lanes=2)
+    assert read_schedule(compiled.module).scheduler == "greedy"
+    (answer,) = answers(model.module, value)
+    np.testing.assert_array_equal(_ran(compiled, value), answer)
+
+
+def test_a_schedule_of_another_model_is_refused(block):
+    model, _, _ = block
+    mod, params, _ = squeezenet()
+    other = greedy_schedule(build_relax(mod, params, tvm.target.Target(TARGET)).graph)
+    with pytest.raises(ScheduleError, match="does not fit"):
+        model.lower(other)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.relax.networks import TARGET, answers, squeezenet
+from tests.relax.relax.modules import Branches, Controlled, Dynamic, Opaque
+from tvm_ios.core.conversion import Conversion
+from tvm_ios.cost.database import ProfileDatabase
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.passes import PadChannels, PartitionStages, PrepareModule, ScheduleOperators
+from tvm_ios.relax.extract import extract
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite
+from tvm_ios.relax.stage_ir import read_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.search.ios import search_ios
+
+
+class OneEach:
+    """Price of a stage: that of its longest group, one an operator."""
+
+    def price(self, graph, stages):
+        return [100_000 * max(map(len, stage.groups)) for stage in stages]
+
+    def operators_ns(self, graph, lanes):
+        return [100_000] * len(graph)
+
+
+@pytest.fixture(scope="module")
+def net():
+    """A small SqueezeNet: module, parameters, a value."""
+    return squeezenet()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "make"), [("greedy", greedy_schedule), ("sequential", sequential_schedule)]
+)
+def test_baselines(net, scheduler, make):
+    mod, params, value = net
+    with tvm.transform.PassContext(opt_level=3):
+        after = ScheduleOperators(target=TARGET, params=params, scheduler=scheduler)(mod)
+    prepared = prepare(mod, params, TARGET)
+    tvm.ir.assert_structural_equal(after, rewrite(prepared.module, make(prepared.extraction.graph)))
+    np.testing.assert_array_equal(answers(after, value), answers(prepared.module, value))
+
+
+def test_ios_runs_side_by_side_what_pays(net):
+    mod, params, _ = net
+    options = {"target": TARGET, "params": params, "cost_model": OneEach()}
+    schedule = read_schedule(ScheduleOperators(**options)(mod))
+    graph = prepare(mod, params, TARGET).extraction.graph
+    assert schedule == search_ios(graph, OneEach()).schedule
+    assert max(len(stage.groups) for stage in schedule.stages) == 2
+
+
+def test_lists(net):
+    mod, params, _ = net
+    options = {"params": params, "scheduler": "list", "cost_model": OneEach(), "lanes": 2}
+    schedule = read_schedule(ScheduleOperators(target=TARGET, **options)(mod))
+    assert (schedule.scheduler, schedule.num_home_lanes) == ("list", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["ios", "list"])
+def test_prices_are_measured_and_kept(tmp_path, scheduler):
+    options = {"scheduler": scheduler, "database": tmp_path / "prices.sqlite", "lanes": 2}
+    schedule = read_schedule(ScheduleOperators(target=TARGET, **options)(Branches))
+    assert schedule.scheduler == scheduler
+    assert schedule.latency_ns > 0
+    assert not schedule.priced_by
+    kept = ProfileDatabase(tmp_path / "prices.sqlite").count()
+    assert kept >= 3
+    again = read_schedule(ScheduleOperators(target=TARGET, **options)(Branches))
+    assert again == schedule
+    assert ProfileDatabase(tmp_path / "prices.sqlite").count() == kept
+
+
+def test_in_a_sequence_of_passes():
+    passes = [
+        PrepareModule(target=TARGET),
+        relax.transform.DeadCodeElimination(),
+        PartitionStages(schedule=greedy_schedule(extract(Branches).graph)),
+        ScheduleOperators(target=TARGET, scheduler="sequential"),
+    ]
+    after = tvm.transform.Sequential(passes)(Branches)
+    assert read_schedule(after).scheduler == "greedy"  # a partitioned module keeps its schedule
+
+
+def test_opaque_calls_stay(net):
+    after = ScheduleOperators(target=TARGET, scheduler="greedy")(Opaque)
+    assert len(read_schedule(after).stages) == 3
+    x = np.arange(-16, 16, dtype="float32").reshape(4, 8)
+    np.testing.assert_array_equal(answers(after, x)[0], np.maximum(-2 * x, 0))
+
+
+@pytest.mark.parametrize("module", [Dynamic, Controlled])
+def test_what_no_lane_runs_stays_as_it_is(module):
+    after = ScheduleOperators(target=TARGET, scheduler="greedy")(module)
+    tvm.ir.assert_structural_equal(after, module)
+
+
+def test_what_relax_cannot_do_is_refused():
+    with pytest.raises(ModelError, match="is no CPU"):
+        ScheduleOperators(target="cuda")
+    with pytest.raises(OptionError, match="PadChannels works on Relay only"):
+        PadChannels(target=TARGET)(Branches)
+    with pytest.raises(OptionError, match="leave out conversion"):
+        PrepareModule(target=TARGET, conversion=Conversion(mixed_precision=True))(Branches)

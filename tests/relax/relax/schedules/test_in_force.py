@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tests.relax.networks import TARGET, Network, answers
+from tests.relax.relax.modules import Branches
+from tvm_ios.relax.extract import WORKLOAD, extract, kernel_of
+from tvm_ios.relax.prepare import prepare
+
+OP = relax.op
+KERNELS = {
+    "3x3": lambda net: net.conv(net.x, 6, 3),
+    "1x1": lambda net: net.conv(net.x, 8, 1),
+    "strided": lambda net: OP.nn.conv2d(net.x, net.constant(4, 8, 3, 3), strides=2),
+    "dilated": lambda net: OP.nn.conv2d(net.x, net.constant(4, 8, 3, 3), dilation=2),
+    "depthwise": lambda net: OP.nn.conv2d(net.x, net.constant(8, 1, 3, 3), groups=8),
+    "grouped": lambda net: OP.nn.conv2d(net.x, net.constant(6, 4, 3, 3), groups=2),
+    "max_pool": lambda net: OP.nn.max_pool2d(net.x, (3, 3), strides=2, ceil_mode=True),
+    "avg_pool": lambda net: OP.nn.avg_pool2d(net.x, (2, 2), padding=1),
+    "product": lambda net: OP.matmul(net.x, net.constant(13, 20)),
+    "broadcast": lambda net: OP.add(net.x, net.constant(8, 1, 13)),
+    "turned": lambda net: OP.permute_dims(net.x, [0, 2, 3, 1]),
+    "joined": lambda net: OP.concat([net.x, net.x], axis=3),
+}
+OTHERS = {
+    "mean": lambda net: OP.mean(net.x, [2, 3]),
+    "softmax": lambda net: OP.nn.softmax(net.x),
+    "split": lambda net: OP.split(net.x, 2, axis=1),
+}
+
+
+def _prepared(make):
+    network = Network(1, 8, 11, 13)
+    mod = network.build(lambda net: net.emit(make(net)))
+    return mod, prepare(mod, None, TARGET), network.value()
+
+
+def _kernels(prepared):
+    calls = prepared.extraction.line.calls
+    return [kernel_of(prepared.module, call) for call in calls]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_loops_of_ours_have_the_bits_of_tvms(name):
+    mod, prepared, value = _prepared(KERNELS[name])
+    assert all("tirx.is_scheduled" in kernel.attrs for kernel in _kernels(prepared))
+    # The target has no instruction that multiplies and adds with one rounding.
+    np.testing.assert_array_equal(answers(prepared.module, value), answers(mod, value))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_kernels_are_tvms(name):
+    mod, prepared, value = _prepared(OTHERS[name])
+    assert not any("tirx.is_scheduled" in kernel.attrs for kernel in _kernels(prepared))
+    np.testing.assert_array_equal(answers(prepared.module, value), answers(mod, value))
+
+
+def test_workloads_are_the_same_for_every_processor():
+    graphs = []
+    for mcpu in ("x86-64-v2", "haswell", "cascadelake"):
+        network = Network(1, 8, 11, 13)
+        mod = network.build(lambda net: net.conv(net.x, 6, 3))
+        extraction = prepare(mod, None, {"kind": "llvm", "mcpu": mcpu}).extraction
+        (kernel,) = (kernel_of(extraction.module, call) for call in extraction.line.calls)
+        graphs.append((extraction.graph, kernel.attrs[WORKLOAD], kernel.script()))
+    assert len({graph.fingerprint() for graph, _, _ in graphs}) == 1
+    assert {workload for _, workload, _ in graphs} == {graphs[0][0].operators[0].workload}
+    assert len({script for _, _, script in graphs}) > 1
+    assert graphs[0][0].operators[0].flops > 2 * 6 * 11 * 13 * 8 * 9
+
+
+def test_kernels_of_a_user_stay():
+    assert "tirx.is_scheduled" not in extract(Branches).module["twice"].attrs

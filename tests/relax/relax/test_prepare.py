@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.relax.networks import TARGET, Network, answers, squeezenet
+from tests.relax.relax.modules import Branches, Unprepared
+from tvm_ios.errors import ModelError
+from tvm_ios.relax.prepare import prepare
+
+
+def test_operators_become_one_kernel():
+    module = prepare(Unprepared, None, TARGET).module
+    calls = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    assert [call.op.name for call in calls if isinstance(call, relax.Call)] == ["relax.call_tir"]
+    relax.analysis.check_well_formed(module)
+
+
+def test_parameters_are_bound():
+    w = np.arange(32, dtype="float32").reshape(4, 8) - 9
+    x = np.full((4, 8), -2, "float32")
+    module = prepare(Unprepared, {"w": w}, TARGET).module
+    assert [parameter.name for parameter in module["main"].params] == ["x"]
+    np.testing.assert_array_equal(answers(module, x)[0], np.maximum(x * w, 0))
+
+
+def test_the_users_module_is_not_changed():
+    before = Unprepared.script()
+    prepare(Unprepared, {"w": np.zeros((4, 8), "float32")}, TARGET)
+    assert Unprepared.script() == before
+
+
+def test_a_prepared_module_stays_as_it_is():
+    tvm.ir.assert_structural_equal(prepare(Branches, None, TARGET).module, Branches)
+
+
+def test_results_are_those_of_stock_tvm():
+    mod, params, value = squeezenet()
+    stock = relax.transform.BindParams("main", params)(mod)
+    (ours,) = answers(prepare(mod, params, TARGET).module, value)
+    np.testing.assert_allclose(ours, answers(stock, value)[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_of_training_stay_so(training):
+    network = Network(2, 4, 3, 3)
+
+    def body(net):
+        values = [net.constant(4) for _ in range(3)]
+        variance = relax.const(np.full(4, 2, "float32"))
+        made = relax.op.nn.batch_norm(net.x, *values, variance, axis=1, training=training)
+        return net.emit(relax.TupleGetItem(net.emit(made), 0))
+
+    mod = network.build(body)
+    (ours,) = answers(prepare(mod, None, TARGET).module, network.value())
+    np.testing.assert_allclose(ours, answers(mod, network.value())[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"v": np.zeros((4, 8), "float32")}, "main has no parameter 'v'; it has x, w"),
+        ({"w": np.zeros((4, 9), "float32")}, r"'w' is float32 of shape \(4, 9\); main has float32"),
+        ({"w": np.zeros((4, 8))}, "'w' is float64"),
+    ],
+)
+def test_wrong_parameters_are_refused(params, message):
+    with pytest.raises(ModelError, match=message):
+        prepare(Unprepared, params, TARGET)
+
+
+def test_other_things_are_refused():
+    with pytest.raises(ModelError, match="with a function 'main' in Relax, got str"):
+        prepare("model", None, TARGET)
+    with pytest.raises(ModelError, match=r"got functions \['twice'\]"):
+        prepare(tvm.IRModule({"twice": Branches["twice"]}), None, TARGET)

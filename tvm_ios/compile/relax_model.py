@@ -1,0 +1,87 @@
+"""Models of Relax: kernels compiled once, and schedules lowered onto them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Any
+
+import tvm
+
+from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.model_kernels import ModelKernels
+from tvm_ios.compile.plan_of import plan_of
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.verify import verify_schedule
+from tvm_ios.devices.local import LocalCpu
+from tvm_ios.plan.schedule_places import placements_for
+from tvm_ios.relax.build import StagedBuild, build
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.rewrite import rewrite_extraction
+from tvm_ios.relax.stage_ir import is_partitioned
+
+__all__ = ["RelaxModel", "build_relax"]
+
+
+@dataclass(frozen=True)
+class RelaxModel:
+    """Module of Relax with its compiled kernels, before any schedule or with its own."""
+
+    module: tvm.IRModule
+    """Module that is prepared, or partitioned."""
+    kernels: ModelKernels[StagedBuild]
+    name: str = "main"
+
+    @cached_property
+    def graph(self) -> OperatorGraph:
+        """Graph of the operators, under the name of the model."""
+        return OperatorGraph(self.name, self.kernels.staged.extraction.graph.operators)
+
+    def lower(
+        self, schedule: InterOpSchedule | None = None, *, lanes: int | None = None
+    ) -> CompiledModel:
+        """Compiled model of a schedule; of the module's own, or in order, where omitted.
+
+        Lanes are all usable cores where omitted.
+
+        Raises
+        ------
+        ScheduleError
+            If the schedule is for another graph, or merges convolutions.
+        """
+        staged = self.kernels.staged
+        placements, chosen = staged.placements, schedule or staged.schedule
+        if schedule is not None:
+            verify_schedule(schedule, self.graph)
+            placements = placements_for(staged.extraction, schedule)
+        return CompiledModel(
+            partition=cache(partial(self._partition, chosen)),
+            graph=self.graph,
+            schedule=chosen,
+            plan=plan_of(staged, placements, LocalCpu().require_lanes(lanes)),
+            kernels=self.kernels,
+        )
+
+    def _partition(self, schedule: InterOpSchedule) -> tvm.IRModule:
+        if is_partitioned(self.module):
+            return self.module
+        return rewrite_extraction(self.kernels.staged.extraction, schedule)
+
+
+def build_relax(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    name: str = "main",
+) -> RelaxModel:
+    """Prepared model of Relax with kernels compiled once.
+
+    A module from ``PrepareModule`` or ``ScheduleOperators`` is taken unchanged; arguments are those
+    of :func:`tvm_ios.relax.prepare`, and the name is that of the operator graph.
+    """
+    prepared = prepare(mod, params, target)
+    staged = build(prepared.module, prepared.target, extraction=prepared.extraction)
+    return RelaxModel(prepared.module, ModelKernels(staged), name)

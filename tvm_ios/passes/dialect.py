@@ -1,0 +1,75 @@
+"""The dialect that the passes work on: the one that this process's TVM has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import tvm
+
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.runtime.base.tvm_names import IS_FFI
+
+if TYPE_CHECKING:
+    from tvm_ios.passes.schedule_operators import ScheduleOperators
+
+__all__ = ["Dialect", "Extracted", "Prepared", "dialect_here"]
+
+
+class Extracted(Protocol):
+    """Operators of a module; the ``Extraction`` of a dialect."""
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """Graph of the operators; empty for a module that no schedule helps."""
+
+
+class Prepared(Protocol):
+    """Fused module; the ``PreparedModule`` of a dialect."""
+
+    @property
+    def module(self) -> tvm.IRModule:
+        """The module itself."""
+
+    @property
+    def extraction(self) -> Any:
+        """Operators of the module; an :class:`Extracted`."""
+
+
+class Dialect(Protocol):
+    """What the passes ask of a dialect; a module of this folder."""
+
+    def resolve_target(self, target: Any) -> tvm.target.Target:
+        """Target in TVM's form; ModelError if TVM does not have it."""
+
+    def prepare_unless_done(
+        self,
+        mod: tvm.IRModule,
+        params: Mapping[str, Any] | None,
+        target: Any,
+        conversion: Conversion = AS_IT_IS,
+    ) -> Prepared | None:
+        """Module that is prepared; None for one that is partitioned or has to stay as it is."""
+
+    def pad_unless_done(
+        self, mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+    ) -> tvm.IRModule:
+        """Module whose output channels fill whole vectors; the same one if it is prepared."""
+
+    def is_partitioned(self, module: tvm.IRModule) -> bool:
+        """True if a schedule has been written into a module."""
+
+    def rewrite(self, module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
+        """Copy of a prepared module, partitioned by a schedule for its graph."""
+
+    def measured_schedule(self, options: ScheduleOperators, prepared: Any) -> InterOpSchedule:
+        """Schedule by prices that are measured on this machine."""
+
+
+def dialect_here() -> Dialect:
+    """Dialect of the TVM in this process: Relax for 0.27, Relay for 0.11 to 0.19."""
+    name = "relax" if IS_FFI else "relay"
+    return cast("Dialect", import_module(f"tvm_ios.passes.{name}_dialect"))

@@ -1,0 +1,81 @@
+"""Places that a schedule gives to kernels: the step from a schedule to placements. No TVM here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import ScheduleError
+from tvm_ios.plan.placement import ConcatView, Placement, SliceView
+
+__all__ = ["ExtractedGraph", "placements_at", "placements_for"]
+
+
+class ExtractedGraph(Protocol):
+    """Operators that a dialect extracted from a module."""
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """Operators, in the order of their calls."""
+
+    @property
+    def views(self) -> Sequence[SliceView | ConcatView | None]:
+        """View that each operator may be; None for others."""
+
+
+def placements_for(extraction: ExtractedGraph, schedule: InterOpSchedule) -> tuple[Placement, ...]:
+    """Placements of a schedule without merge stages on the kernels of the unscheduled build.
+
+    Concurrent stages change only when and where operators run, so they need no second build.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph, or merges convolutions.
+    """
+    schedule.require_graph(extraction.graph)
+    places: dict[int, tuple[int, int]] = {}
+    for number, stage in enumerate(schedule.stages):
+        if stage.is_merge:
+            raise ScheduleError(
+                f"stage {number} merges {len(stage.operators)} convolutions, which needs kernels "
+                "of its own; rewrite the module by the schedule and build that"
+            )
+        for position, group in enumerate(stage.groups):
+            places.update(dict.fromkeys(group, (number, position)))
+    absent = [i for i in range(len(extraction.views)) if i not in places]
+    if absent:
+        name = extraction.graph.operators[absent[0]].name
+        raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
+    in_order = [places[index] for index in range(len(extraction.views))]
+    members = [(name,) for name in schedule.operator_names]
+    return placements_at(extraction, schedule, members, in_order)
+
+
+def placements_at(
+    extraction: ExtractedGraph,
+    schedule: InterOpSchedule,
+    members: Sequence[tuple[str, ...]],
+    places: Sequence[tuple[int, int]],
+) -> tuple[Placement, ...]:
+    """Placement of every kernel, from its members, stage and group.
+
+    A merged kernel costs as much as all its members; copies cost nothing. Both are split.
+    """
+    costs_ns = dict(zip(schedule.operator_names, schedule.operator_ns, strict=False))
+    unsplit = {(schedule.operator_names[index],) for index in schedule.unsplit}
+    return tuple(
+        Placement(
+            stage=stage,
+            group=group,
+            lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
+            if schedule.home_lanes
+            else None,
+            cost_ns=sum(costs_ns.get(member, 0) for member in row),
+            split=row not in unsplit,
+            view=view,
+        )
+        for row, (stage, group), view in zip(members, places, extraction.views, strict=True)
+    )

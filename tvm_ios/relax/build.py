@@ -1,0 +1,212 @@
+"""Compilation of a prepared or partitioned module of Relax, with the place of each kernel."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.stage_attributes import PlacedKernel, kernels_of_stage
+from tvm_ios.errors import ModelError
+from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.placement import Placement
+from tvm_ios.plan.schedule_places import placements_at
+from tvm_ios.relax.extract import Extraction, extract, kernel_of
+from tvm_ios.relax.ir import Constant
+from tvm_ios.relax.kernel_text import kernel_text
+from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
+from tvm_ios.relax.straight_line import Made, ReadCall, leaves
+from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.artifact.factory import ExecutableFactory
+from tvm_ios.search.baselines import sequential_schedule
+
+__all__ = ["StagedBuild", "build"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBuild:
+    """Compiled kernels, and the place of every operator in the schedule."""
+
+    library: tvm.runtime.Module
+    """Kernels by TVM-FFI's symbols, ``__tvm_ffi_`` and the name of the kernel."""
+    graph: KernelGraph
+    params: dict[str, tvm.runtime.Tensor]
+    """Constants of the model, by their names in the graph."""
+    placements: tuple[Placement, ...]
+    """Place of each operator, in graph order."""
+    operator_names: tuple[str, ...]
+    kernel_codes: tuple[str, ...]
+    """Digest of the loops of each operator's kernel, in graph order."""
+    extraction: Extraction
+    schedule: InterOpSchedule
+    """Schedule of a partitioned module; the sequential one of any other."""
+    target: tvm.target.Target
+
+    @property
+    def factory(self) -> ExecutableFactory:
+        """Kernels, target and constants, as an exported file takes them."""
+        return ExecutableFactory(self.library, self.target, self.params)
+
+    def write_library(self, path: Path) -> None:
+        """Write the kernels, without constants, into a shared library."""
+        self.library.export_library(str(path))
+
+
+def build(
+    module: tvm.IRModule, target: Any = None, *, extraction: Extraction | None = None
+) -> StagedBuild:
+    """Kernels compiled with TVM, under the caller's PassContext.
+
+    Parameters
+    ----------
+    module
+        A module prepared, or partitioned; without stages every operator is a stage of its own.
+    target
+        CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
+    extraction
+        Operators of the module, if somebody has extracted them.
+
+    Raises
+    ------
+    ModelError
+        If something in the module is no kernel of known shapes, or TVM cannot compile it.
+    """
+    chosen = resolve_target(target)
+    extraction = extraction or extract(module)
+    if extraction.coverage.barriers:
+        barrier = extraction.coverage.barriers[0]
+        raise ModelError(
+            f"nothing to build: {barrier.where} is {barrier.reason}; TVM's virtual machine runs "
+            "such a module: tvm.compile and tvm.relax.VirtualMachine"
+        )
+    if is_partitioned(module):
+        schedule = read_schedule(module)
+        placed = _placed(extraction)
+        names = tuple(kernel.name for kernel in placed)
+        places = [(kernel.stage, kernel.group) for kernel in placed]
+    else:
+        schedule = sequential_schedule(extraction.graph)
+        names = schedule.operator_names
+        places = [(index, 0) for index in range(len(names))]
+    graph = _GraphOfKernels(extraction, names)
+    return StagedBuild(
+        library=_compile(extraction, chosen),
+        graph=graph.finish(),
+        params=graph.params,
+        placements=placements_at(extraction, schedule, [(name,) for name in names], places),
+        operator_names=names,
+        kernel_codes=tuple(_code_of(extraction, call) for call in extraction.line.calls),
+        extraction=extraction,
+        schedule=schedule,
+        target=chosen,
+    )
+
+
+def _placed(extraction: Extraction) -> list[PlacedKernel]:
+    """Place of every call of a partitioned module, in its order."""
+    placed: list[PlacedKernel] = []
+    calls = [call.stage for call in extraction.line.calls]
+    for stage in dict.fromkeys(calls):
+        function = extraction.module[stage] if stage else None
+        kernels = () if function is None else kernels_of_stage(function.attrs, stage)
+        if len(kernels) != calls.count(stage):
+            raise ModelError(
+                f"function {stage or 'main'} lists {len(kernels)} operators but calls "
+                f"{calls.count(stage)} kernels; a later pass changed it, so schedule the module "
+                "again"
+            )
+        placed += kernels
+    return placed
+
+
+def _code_of(extraction: Extraction, call: ReadCall) -> str:
+    text = kernel_text(extraction.module[call.call.args[0]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _compile(extraction: Extraction, target: tvm.target.Target) -> tvm.runtime.Module:
+    """Library of the kernels that have to run."""
+    kernels = {}
+    for index, call in enumerate(extraction.line.calls):
+        function = kernel_of(extraction.module, call)
+        if function is not None and index not in extraction.reshapes:
+            name = call.call.args[0].name_hint
+            kernels[name] = function.with_attr("global_symbol", name)
+    try:
+        return tvm.tirx.build(tvm.IRModule(kernels), target=target)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"TVM cannot compile this module for target {str(target)!r}: "
+            f"{str(error).splitlines()[-1]}"
+        ) from error
+
+
+@dataclass(slots=True)
+class _GraphOfKernels:
+    """Graph under construction: inputs, then constants as they are read, then outputs."""
+
+    extraction: Extraction
+    names: tuple[str, ...]
+    tensors: list[GraphTensor] = field(default_factory=list)
+    made: dict[Made, int] = field(default_factory=dict)
+    """Tensor of every value."""
+    constants: dict[int, int] = field(default_factory=dict)
+    """Tensor of each constant, by the hash of its object."""
+    inputs: list[tuple[str, int]] = field(default_factory=list)
+    params: dict[str, tvm.runtime.Tensor] = field(default_factory=dict)
+
+    def finish(self) -> KernelGraph:
+        line = self.extraction.line
+        for number, (name, tensor) in enumerate(line.parameters):
+            self.made[Made(-1, number)] = self._add(tensor)
+            self.inputs.append((name, self.made[Made(-1, number)]))
+        operators = tuple(
+            self._operator(index, call, name)
+            for index, (call, name) in enumerate(zip(line.calls, self.names, strict=True))
+        )
+        outputs = tuple(self._tensor(leaf) for leaf in leaves(line.result))
+        return KernelGraph(
+            tensors=tuple(self.tensors),
+            operators=operators,
+            inputs=tuple(self.inputs),
+            outputs=outputs,
+        )
+
+    def _operator(self, index: int, call: ReadCall, name: str) -> GraphOperator:
+        arguments = call.call.args[1].fields
+        read = [call.reads.get(each, each) for each in arguments]
+        inputs = tuple(self._tensor(leaf) for tree in read for leaf in leaves(tree))
+        for output, tensor in enumerate(call.outputs):
+            self.made[Made(index, output)] = self._add(tensor)
+        return GraphOperator(
+            name=name,
+            kernel=None if index in self.extraction.reshapes else call.call.args[0].name_hint,
+            inputs=inputs,
+            outputs=tuple(self.made[Made(index, n)] for n in range(len(call.outputs))),
+            flatten=False,
+        )
+
+    def _tensor(self, leaf: Any) -> int:
+        if isinstance(leaf, Made):
+            return self.made[leaf]
+        if not isinstance(leaf, Constant):
+            raise ModelError(f"{leaf} is no tensor; a kernel or the result of main reads it")
+        key = hash(leaf)
+        if key not in self.constants:
+            tensor = GraphTensor(tuple(map(int, leaf.value.shape)), str(leaf.value.dtype))
+            self.constants[key] = self._add(tensor)
+            taken = {name for name, _ in self.inputs}
+            number = len(self.params)
+            while f"p{number}" in taken:
+                number += 1
+            self.inputs.append((f"p{number}", self.constants[key]))
+            self.params[f"p{number}"] = leaf.value
+        return self.constants[key]
+
+    def _add(self, tensor: GraphTensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1

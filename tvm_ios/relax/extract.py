@@ -1,0 +1,249 @@
+"""Extraction of the operator graph that the search works on from a prepared module of Relax."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from tvm_ios.core.graph import Coverage, Obstacle, Operator, OperatorGraph, unique_names
+from tvm_ios.errors import ModelError
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.kernel_graph import GraphTensor
+from tvm_ios.plan.placement import ConcatView
+from tvm_ios.relax.ir import Constant, call_name, is_call_tir, main_of, static_tensors
+from tvm_ios.relax.kernel_text import kernel_text
+from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, leaves, read_main
+from tvm_ios.relax.views import concat_view, is_reshape
+
+__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of"]
+
+NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
+"""Number that TVM adds to a name that it has given before."""
+WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
+"""Attributes of kernels whose loops no longer show what they compute."""
+BY_CALL = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
+"""Operators of Relax that a prepared module may still call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """An operator graph and the Relax that each operator stands for."""
+
+    module: tvm.IRModule
+    main: relax.Function
+    line: StraightLine
+    """Calls of ``main``, one for each operator, in graph order."""
+    graph: OperatorGraph
+    views: tuple[ConcatView | None, ...]
+    """Concatenations of whole pieces of memory; None for other operators."""
+    reshapes: frozenset[int]
+    """Operators whose output has the bytes of their input, so that nothing has to run."""
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What a kernel is, whoever calls it."""
+
+    kind: str
+    workload: str
+    flops: int
+    reshape: bool
+    view: ConcatView | None
+
+
+def is_prepared(module: tvm.IRModule) -> bool:
+    """True if ``main`` calls kernels, and no operator that has yet to become one."""
+    main = main_of(module)
+    if main is None:
+        return False
+    called = [call_name(call) for call in _operator_calls(main)]
+    return "relax.call_tir" in called and set(called) <= set(BY_CALL)
+
+
+def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
+    """Operator graph of a prepared module, with its Relax.
+
+    A call that is no kernel of known shapes is a barrier. A module that is no straight line of such
+    calls gives a graph without operators, and a coverage that says why. A partitioned module is
+    read with its stages inlined.
+
+    Raises
+    ------
+    ModelError
+        If there is no ``main`` in Relax.
+    """
+    main = main_of(module)
+    if main is None:
+        raise ModelError(
+            "the module has no function 'main' in Relax; name the model's function 'main'"
+        )
+    line = read_main(module, main)
+    if line.obstacles:
+        line = StraightLine(obstacles=line.obstacles)
+    known: dict[tvm.ir.GlobalVar, _Facts] = {}
+    facts = [_facts(module, call, known) for call in line.calls]
+    reasons = [None if kernel_of(module, call) else _barrier_reason(call) for call in line.calls]
+    names = unique_names([fact.kind for fact in facts])
+    operators = tuple(
+        Operator(
+            name=own,
+            kind=fact.kind,
+            predecessors=_predecessors(call),
+            workload=fact.workload,
+            flops=fact.flops,
+            memory_bytes=sum(map(_bytes, (*inputs_of(line, call), *call.outputs))),
+            output_elements=sum(math.prod(tensor.shape) for tensor in call.outputs),
+            view=fact.reshape or fact.view is not None,
+            schedulable=reason is None,
+        )
+        for own, fact, call, reason in zip(names, facts, line.calls, reasons, strict=True)
+    )
+    return Extraction(
+        module=module,
+        main=main,
+        line=line,
+        graph=OperatorGraph(name, operators),
+        views=tuple(fact.view for fact in facts),
+        reshapes=frozenset(index for index, fact in enumerate(facts) if fact.reshape),
+        coverage=_coverage(operators, reasons, line),
+    )
+
+
+def kernel_of(module: tvm.IRModule, call: ReadCall) -> tvm.tirx.PrimFunc | None:
+    """Kernel that a call runs; None if it runs anything else."""
+    if not is_call_tir(call.call):
+        return None
+    function = module[call.call.args[0]]
+    return function if isinstance(function, tvm.tirx.PrimFunc) else None
+
+
+def inputs_of(line: StraightLine, call: ReadCall) -> list[GraphTensor]:
+    """Tensors that a call reads, constants included, in the order of its arguments."""
+    if not is_call_tir(call.call):
+        read = [leaf for tree in call.reads.values() for leaf in leaves(tree)]
+    else:
+        read = [
+            leaf
+            for argument in call.call.args[1].fields
+            for leaf in leaves(call.reads.get(argument, argument))
+        ]
+    return [tensor for leaf in read for tensor in _tensors(line, leaf)]
+
+
+def _tensors(line: StraightLine, leaf: object) -> tuple[GraphTensor, ...]:
+    if isinstance(leaf, Made):
+        if leaf.call < 0:
+            return (line.parameters[leaf.output][1],)
+        return (line.calls[leaf.call].outputs[leaf.output],)
+    return (static_tensors(leaf.ty) or ()) if isinstance(leaf, Constant) else ()
+
+
+def _operator_calls(main: relax.Function) -> list[relax.Call]:
+    found: list[relax.Call] = []
+
+    def visit(expression: relax.Expr) -> None:
+        if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
+            found.append(expression)
+
+    relax.analysis.post_order_visit(main, visit)
+    return found
+
+
+def _predecessors(call: ReadCall) -> tuple[int, ...]:
+    made = {
+        leaf.call
+        for tree in call.reads.values()
+        for leaf in leaves(tree)
+        if isinstance(leaf, Made) and leaf.call >= 0
+    }
+    return tuple(sorted(made))
+
+
+def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _Facts]) -> _Facts:
+    """Facts on what a call runs; those of a kernel are found once."""
+    function = kernel_of(module, call)
+    if function is None:
+        kind = call_name(call.call).removeprefix("relax.")
+        return _Facts(kind=kind, workload=_opaque(call), flops=0, reshape=False, view=None)
+    variable = call.call.args[0]
+    if variable not in known and WORKLOAD in function.attrs:
+        known[variable] = _Facts(
+            kind=_kind(variable.name_hint),
+            workload=str(function.attrs[WORKLOAD]),
+            flops=int(function.attrs[FLOPS]),
+            reshape=False,
+            view=None,
+        )
+    if variable not in known:
+        inputs = [tensor for piece in call.call.args[1].fields for tensor in _typed(piece)]
+        reshape = is_reshape(function)
+        plain = not reshape and len(call.outputs) == 1
+        view = concat_view(function, inputs, call.outputs[0]) if plain else None
+        kind = _kind(variable.name_hint)
+        digest = hashlib.sha256(kernel_text(function).encode()).hexdigest()
+        known[variable] = _Facts(
+            kind=kind,
+            workload=f"{kind}-{digest[:32]}",
+            flops=_flops(function),
+            reshape=reshape,
+            view=view,
+        )
+    return known[variable]
+
+
+def _typed(expression: relax.Expr) -> tuple[GraphTensor, ...]:
+    return static_tensors(expression.ty) or ()
+
+
+def _flops(function: tvm.tirx.PrimFunc) -> int:
+    """Floating-point operations of a kernel; 0 where TVM cannot count them."""
+    try:
+        return int(tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": function})))
+    except (RuntimeError, ValueError, TypeError):
+        return 0
+
+
+def _kind(name: str) -> str:
+    """Kind of a kernel, from the name that TVM gives it, such as ``fused_conv2d1_add_relu``."""
+    words = name.removeprefix("fused_").split("_")
+    return "_".join(NUMBERED.sub("", word) for word in words if not word.isdecimal()) or name
+
+
+def _opaque(call: ReadCall) -> str:
+    """Workload of a call that is no kernel: its text and the shapes of its outputs."""
+    pieces = [call_name(call.call), str(call.call.attrs), str(call.outputs)]
+    if call.call.args and isinstance(call.call.args[0], relax.ExternFunc):
+        pieces.append(str(call.call.args[0].global_symbol))
+    return f"opaque-{hashlib.sha256(repr(pieces).encode()).hexdigest()[:32]}"
+
+
+def _barrier_reason(call: ReadCall) -> str:
+    return f"{call_name(call.call)}, which is no kernel of this module"
+
+
+def _bytes(tensor: GraphTensor) -> int:
+    return math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
+
+
+def _coverage(
+    operators: tuple[Operator, ...], reasons: list[str | None], line: StraightLine
+) -> Coverage:
+    scheduled = [operator for operator in operators if operator.schedulable]
+    opaque = [
+        Obstacle(operator.name, reason)
+        for operator, reason in zip(operators, reasons, strict=True)
+        if reason is not None
+    ]
+    return Coverage(
+        scheduled_operators=len(scheduled),
+        total_operators=len(operators),
+        scheduled_flops=sum(operator.flops for operator in scheduled),
+        total_flops=sum(operator.flops for operator in operators),
+        barriers=(*line.obstacles, *opaque),
+    )

@@ -1,0 +1,103 @@
+"""Relax as TVM 0.27 spells it: types, constants, calls. What else knows these names asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_ios.plan.kernel_graph import GraphTensor
+
+__all__ = [
+    "Constant",
+    "call_name",
+    "is_call_tir",
+    "main_of",
+    "name_of",
+    "replace_variables",
+    "static_tensors",
+    "variables_in",
+]
+
+Constant = tvm.ir.GenericConst
+"""Class of constant tensors."""
+
+
+def main_of(module: tvm.IRModule) -> relax.Function | None:
+    """Function ``main`` of a module in Relax; None where there is none."""
+    for variable, function in module.functions_items():
+        if variable.name_hint == "main" and isinstance(function, relax.Function):
+            return function
+    return None
+
+
+def name_of(variable: relax.Var | tvm.ir.GlobalVar) -> str:
+    """Name of a variable, or of a function of the module."""
+    return str(variable.name_hint if isinstance(variable, tvm.ir.GlobalVar) else variable.name)
+
+
+def is_call_tir(call: relax.Call) -> bool:
+    """True if a call is one of a kernel whose arguments are tensors alone."""
+    return (
+        call_name(call) == "relax.call_tir"
+        and len(call.args) == 2
+        and isinstance(call.args[1], relax.Tuple)
+    )
+
+
+def call_name(call: relax.Call) -> str:
+    """Name of the operator or function that is called."""
+    if isinstance(call.op, tvm.ir.Op):
+        return str(call.op.name)
+    return str(call.op) if isinstance(call.op, relax.ExternFunc) else name_of(call.op)
+
+
+def static_tensors(type_: Any) -> tuple[GraphTensor, ...] | None:
+    """Tensors of a type: one, or those of a flat tuple; None where a shape is not known."""
+    if isinstance(type_, tvm.ir.TupleType):
+        fields = [static_tensors(field) for field in type_.fields]
+        single = [field[0] for field in fields if field is not None and len(field) == 1]
+        return tuple(single) if len(single) == len(fields) else None
+    if not isinstance(type_, relax.TensorType) or not isinstance(type_.shape, relax.ShapeExpr):
+        return None
+    extents = list(type_.shape.values)
+    if type_.dtype is None or not all(isinstance(each, tvm.tirx.IntImm) for each in extents):
+        return None
+    return (GraphTensor(tuple(map(int, extents)), str(type_.dtype)),)
+
+
+def variables_in(expression: Any) -> Iterator[relax.Var]:
+    """Variables that an expression reads, in order."""
+    if isinstance(expression, relax.Var):
+        yield expression
+        return
+    for piece in _pieces(expression):
+        yield from variables_in(piece)
+
+
+def replace_variables(expression: Any, new: Callable[[relax.Var], Any]) -> Any:
+    """Copy of an expression with others in place of its variables."""
+    if isinstance(expression, relax.Var):
+        return new(expression)
+    pieces = [replace_variables(piece, new) for piece in _pieces(expression)]
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple(pieces)
+    if isinstance(expression, relax.TupleGetItem):
+        whole = pieces[0]
+        if isinstance(whole, relax.Tuple):
+            return whole.fields[expression.index]
+        return relax.TupleGetItem(whole, expression.index)
+    if isinstance(expression, relax.Call):
+        return relax.Call(expression.op, pieces, expression.attrs, expression.ty_args)
+    return expression
+
+
+def _pieces(expression: Any) -> list[Any]:
+    """Expressions that an expression of straight-line code is made of."""
+    if isinstance(expression, relax.Tuple):
+        return list(expression.fields)
+    if isinstance(expression, relax.TupleGetItem):
+        return [expression.tuple_value]
+    return list(expression.args) if isinstance(expression, relax.Call) else []

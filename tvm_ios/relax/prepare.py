@@ -1,0 +1,135 @@
+"""The first step in Relax: a user's module becomes one ``main`` of kernels, parameters bound.
+
+TVM's own passes do the work; then kernels get loops of ours. Layouts stay as they are in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_ios.errors import ModelError
+from tvm_ios.relax.extract import Extraction, extract, is_prepared
+from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.schedules.in_force import with_own_loops
+from tvm_ios.relax.stage_ir import is_partitioned
+from tvm_ios.relax.target import resolve_target
+
+__all__ = ["PreparedModule", "prepare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedModule:
+    """Module whose ``main`` calls kernels, ready to be extracted, rewritten and built."""
+
+    module: tvm.IRModule
+    target: tvm.target.Target
+
+    @cached_property
+    def extraction(self) -> Extraction:
+        """Operators of the module, extracted when this is first asked for."""
+        return extract(self.module)
+
+    def as_text(self) -> str:
+        """TVMScript without constants."""
+        return str(self.module.script(show_meta=False))
+
+
+def prepare(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None = None, target: Any = None
+) -> PreparedModule:
+    """Module with parameters bound, constants folded, operators lowered to kernels, and fused.
+
+    Parameters
+    ----------
+    mod
+        A module of Relax with a ``main``. It is not changed. A prepared one is taken as it is.
+    params
+        Parameters by the names of ``main``'s variables, as NumPy arrays or tensors of TVM; None
+        where all are bound, or weights are inputs on purpose.
+    target
+        CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
+
+    Raises
+    ------
+    ModelError
+        If there is no ``main`` in Relax, a parameter is unknown or of the wrong shape or type, or
+        TVM does not have the target.
+    """
+    chosen = resolve_target(target)
+    main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
+    if main is None:
+        found = type(mod).__name__
+        if isinstance(mod, tvm.IRModule):
+            found = f"functions {sorted(v.name_hint for v in mod.get_global_vars())}"
+        raise ModelError(
+            f"expected a tvm.IRModule with a function 'main' in Relax, got {found}; name the "
+            "model's function 'main'"
+        )
+    arrays = _checked(main, params or {})
+    transform = relax.transform
+    steps = [transform.BindParams("main", arrays)] if arrays else []
+    is_done = is_partitioned(mod) or is_prepared(mod)
+    if not is_done:
+        steps += [
+            transform.Normalize(),
+            transform.ConvertToDataflow(),
+            *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
+            transform.CanonicalizeBindings(),
+            transform.FoldConstant(),
+            transform.EliminateCommonSubexpr(),
+            transform.LegalizeOps(),
+            transform.FoldConstant(),
+            transform.AnnotateTIROpPattern(),
+            transform.FuseOps(),
+            transform.FuseTIR(),
+            transform.DeadCodeElimination(),
+        ]
+    with chosen:
+        module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    if not is_done:
+        module = with_own_loops(extract(module), chosen)
+    return PreparedModule(module=module, target=chosen)
+
+
+def _trains(main: relax.Function) -> bool:
+    """True if something in ``main`` is computed as in training, which TVM's pass overlooks."""
+    found = []
+
+    def visit(expression: relax.Expr) -> None:
+        if isinstance(expression, relax.Call) and getattr(expression.attrs, "training", False):
+            found.append(expression)
+
+    relax.analysis.post_order_visit(main, visit)
+    return bool(found)
+
+
+def _checked(main: relax.Function, params: Mapping[str, Any]) -> dict[str, tvm.runtime.Tensor]:
+    """Parameters as tensors of TVM."""
+    variables = {name_of(variable): variable for variable in main.params}
+    arrays = {}
+    for name, value in params.items():
+        if name not in variables:
+            raise ModelError(
+                f"main has no parameter {name!r}; it has {', '.join(variables) or 'none'}"
+            )
+        array = (
+            value
+            if isinstance(value, tvm.runtime.Tensor)
+            else tvm.runtime.tensor(np.asarray(value))
+        )
+        found = (tuple(map(int, array.shape)), str(array.dtype))
+        expected = static_tensors(variables[name].ty)
+        if expected and found != (expected[0].shape, expected[0].dtype):
+            raise ModelError(
+                f"parameter {name!r} is {found[1]} of shape {found[0]}; main has "
+                f"{expected[0].dtype} of shape {expected[0].shape}"
+            )
+        arrays[name] = array
+    return arrays

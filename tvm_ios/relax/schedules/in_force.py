@@ -1,0 +1,60 @@
+"""The loops that kernels of a prepared module get.
+
+What a kernel computes is hard to see in its loops, so that is noted before: a scheduled kernel
+carries ``tvm_ios_workload`` (as :class:`~tvm_ios.core.graph.Operator` has it, the same for every
+processor) and ``tvm_ios_flops``. Kernels that need no launch stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import s_tir
+
+from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
+from tvm_ios.relax.schedules.injective import injective
+from tvm_ios.relax.schedules.window import window
+
+__all__ = ["scheduled", "with_own_loops"]
+
+RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window)
+"""Rules in the order they are tried; each says whether it has scheduled a kernel."""
+IS_SCHEDULED = "tirx.is_scheduled"
+"""Attribute by which TVM, too, knows kernels that have their loops."""
+
+
+def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRModule:
+    """Copy of a prepared module in which kernels have loops of ours, where a rule has any."""
+    module = extraction.module.clone()
+    for call, operator in zip(extraction.line.calls, extraction.graph.operators, strict=True):
+        function = kernel_of(module, call)
+        if function is None or operator.view or IS_SCHEDULED in function.attrs:
+            continue
+        made = scheduled(function, target)
+        if made is not None:
+            noted = made.with_attrs({WORKLOAD: operator.workload, FLOPS: operator.flops})
+            module.update_func(call.call.args[0], noted)
+    return module
+
+
+def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
+    """A kernel with loops of ours; None where no rule has any."""
+    lanes = _vector_lanes(target)
+    for rule in RULES:
+        schedule = s_tir.Schedule(function)
+        try:
+            if rule(schedule, lanes):
+                made = schedule.mod["main"].without_attr("global_symbol")
+                return made.with_attr(IS_SCHEDULED, True)
+        except s_tir.ScheduleError:
+            continue  # TVM proves less than what is true of some kernels
+    return None
+
+
+def _vector_lanes(target: tvm.target.Target) -> int:
+    """Elements of float32 in a vector register; TVM's llvm_get_vector_width is 512 for any x86."""
+    codegen = tvm.target.codegen
+    if codegen.target_has_features("avx512f", target):
+        return 16
+    return 8 if codegen.target_has_features("avx2", target) else 4

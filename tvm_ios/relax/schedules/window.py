@@ -1,0 +1,94 @@
+"""Loops of sums whose rows lie in memory as those of their result: convolutions, pools, products.
+
+A tile of rows, each a piece of vectors, stays in registers while its sums are made; what follows
+(bias, activation) is applied to the tile before it is written. Every element is summed in the order
+in which TVM sums it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+from tvm import s_tir
+from tvm.s_tir.dlight import normalize_prim_func
+
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, spread
+
+__all__ = ["window"]
+
+PIECE = 16
+"""Elements of a row in a tile: longer pieces leave the registers."""
+REGISTER_ROWS = {16: 8, 8: 4}
+"""Rows of a tile, by the elements of a vector register; 2 for shorter ones."""
+
+
+def window(schedule: s_tir.Schedule, lanes: int) -> bool:
+    """Schedule a kernel with one such sum, for vectors of so many elements; False for others."""
+    blocks = normalize_prim_func(schedule)
+    sums = [at for at, each in enumerate(blocks or ()) if not each.is_injective()]
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    if len(sums) != 1 or len(outputs) > 1:
+        return False
+    found = blocks[sums[0]]
+    main = found.block_rv
+    kinds = [each.kind for each in found.iters]
+    loops = schedule.get_loops(main)
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    summed = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    if not spatial or len(spatial) + len(summed) != len(loops):
+        return False
+    if not _has_rows(schedule.get(main), kinds):
+        return False
+    extents = extents_of(schedule, loops)
+    _schedule_before(schedule, [each.block_rv for each in blocks[: sums[0]]])
+    *between, last = [each.block_rv for each in blocks[sums[0] + 1 :]] or [None]
+    for block in between:
+        schedule.compute_inline(block)
+    if last is None:
+        last = schedule.cache_write(main, 0, "global")
+    *rows, row = spatial
+    outer, piece = schedule.split(row, [None, divisor(extents_of(schedule, [row])[0], PIECE)])
+    tile = [piece]
+    if rows:
+        most = REGISTER_ROWS.get(lanes, 2)
+        rows[0], inner = schedule.split(
+            rows[0], [None, divisor(extents_of(schedule, rows[:1])[0], most)]
+        )
+        tile = [inner, piece]
+    schedule.reorder(*rows, outer, *summed, *tile)
+    schedule.reverse_compute_at(last, outer)
+    for *unrolled, vector in (tile, schedule.get_loops(last)[-len(tile) :]):
+        schedule.vectorize(vector)
+        for loop in unrolled:
+            schedule.unroll(loop)
+    if math.prod(extents) >= LEAST_PARALLEL:
+        schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else [*rows, outer][0])
+    # Only whole reductions may be made parallel, so this comes last.
+    schedule.decompose_reduction(main, summed[0])
+    return True
+
+
+def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
+    """True if what is read lies along the last spatial axis, or does not depend on it."""
+    variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
+    along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
+    places = [[_uses(piece.min, along) for piece in region.region] for region in block.reads]
+    return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
+
+
+def _uses(expression: Any, variable: tvm.tirx.Var) -> bool:
+    found = tvm.tirx.analysis.undefined_vars(expression, [])
+    return any(each.same_as(variable) for each in found)
+
+
+def _schedule_before(schedule: s_tir.Schedule, blocks: list[s_tir.schedule.SBlockRV]) -> None:
+    """Schedule blocks that a sum reads: copies vanish, padding is written first."""
+    for block in blocks:
+        whole = schedule.get(block)
+        shapes = [[int(n) for n in each.source.ty.shape] for each in (*whole.reads, *whole.writes)]
+        if len(shapes) == 2 and shapes[0] == shapes[1]:
+            schedule.compute_inline(block)
+        else:
+            spread(schedule, block)

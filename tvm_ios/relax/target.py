@@ -1,0 +1,83 @@
+"""Targets of Relax: CPUs, in the form that TVM 0.27 reads.
+
+It no longer reads command lines such as ``llvm -mcpu=haswell``; with an ``mcpu`` that its LLVM does
+not know it compiles for a processor of the last century, and only prints a line about it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import cache
+from typing import Any
+
+import tvm
+
+from tvm_ios.errors import ModelError
+from tvm_ios.host.relax_tvm import relax_host_target
+
+__all__ = ["host_target", "resolve_target"]
+
+
+def resolve_target(target: Any) -> tvm.target.Target:
+    """CPU target from a :class:`tvm.target.Target`, its JSON form, or a command line of TVM 0.17.
+
+    None means this machine's processor.
+
+    Raises
+    ------
+    ModelError
+        If TVM does not have the target, its LLVM does not know the processor, or it is no CPU.
+    """
+    if target is None:
+        return host_target()
+    try:
+        chosen = tvm.target.Target(_options(target) if isinstance(target, str) else target)
+    except (ValueError, TypeError, RuntimeError) as error:
+        said = str(error).splitlines()[0]
+        raise ModelError(
+            f"TVM does not have target {target!r}: {said}; give one such as "
+            '{"kind": "llvm", "mcpu": "haswell"}'
+        ) from error
+    if chosen.kind.name != "llvm":
+        raise ModelError(
+            f"target {str(chosen)!r} is no CPU, and Relax models are compiled for CPUs only; give "
+            '"llvm", or compile a Relay model for the GPU'
+        )
+    processor = str(chosen.attrs.get("mcpu", ""))
+    if processor and processor not in _known_processors():
+        raise ModelError(
+            f"the LLVM {tvm.target.codegen.llvm_version_major()} of this TVM does not know the "
+            f"processor {processor!r}; give another mcpu, such as that of "
+            f"{str(host_target())!r}"
+        )
+    return chosen
+
+
+@cache
+def host_target() -> tvm.target.Target:
+    """Best target for this processor that this TVM's LLVM knows."""
+    return tvm.target.Target(relax_host_target(tvm))
+
+
+@cache
+def _known_processors() -> frozenset[str]:
+    """Processors that this TVM's LLVM knows, of the architecture it runs on."""
+    return frozenset(map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm"))))
+
+
+def _options(line: str) -> dict[str, Any]:
+    """Options of a target in JSON, or of a command line such as ``llvm -mattr=+f16c,+fma``."""
+    if line.startswith("{"):
+        options: dict[str, Any] = json.loads(line)
+        return options
+    kind, *words = shlex.split(line)
+    pairs = [word.lstrip("-").partition("=") for word in words]
+    listed = {"mattr", "keys"}
+    return {
+        "kind": kind,
+        **{
+            name: value.split(",") if name in listed else int(value) if value.isdecimal() else value
+            for name, _, value in pairs
+        },
+    }

@@ -1,0 +1,60 @@
+"""The calling convention of kernels of TVM-FFI (TVM 0.27), which only this file knows.
+
+A kernel ``name`` is the symbol ``__tvm_ffi_name``: an ``FFIFunction`` of ``native/ffi_abi.h``, the
+twin for C. Launches are packed, and one function of the lane executor calls such kernels for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_void_p
+from typing import Any
+
+from tvm_ios.errors import ArtifactError
+from tvm_ios.runtime.base.loaded_plan import Kernel
+from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime, address_of
+from tvm_ios.runtime.base.tvm_abi import symbol_in
+from tvm_ios.runtime.base.tvm_names import ffi_library
+
+__all__ = ["FfiConvention"]
+
+_PREFIX = "__tvm_ffi_"
+
+
+class FfiConvention:
+    """How kernels of TVM-FFI are called; a :class:`~.convention.CallingConvention`."""
+
+    def kernel(
+        self,
+        runtime: NativeRuntime,
+        code: ctypes.CDLL,
+        name: str,
+        function: Callable[[], Any],
+    ) -> Kernel:
+        """The kernel of a name, which has a symbol."""
+        symbol = _PREFIX + name
+        if symbol_in(code, symbol) is None:
+            function()  # raises where nothing has this name
+            raise ArtifactError(
+                f"{name!r} is a function of TVM and no kernel: there is no symbol {symbol}; plan "
+                "and library do not belong together, export the model again"
+            )
+        return Kernel(runtime.call_ffi, address_of(code, symbol))
+
+    def launch(self, runtime: NativeRuntime, function: Any) -> NativeLaunch:
+        """A launch of a function of TVM without arguments; valid as long as the function."""
+        return NativeLaunch(
+            kernel=runtime.call_ffi,
+            type_codes=c_void_p(function.__chandle__()),
+            resource=address_of(ffi_library(), "TVMFFIFunctionCall"),
+        )
+
+    def last_error(self, runtime: NativeRuntime) -> int:
+        """Address of a C function with the text of the last error of a thread."""
+        library = ffi_library()
+        runtime.set_ffi(
+            address_of(library, "TVMFFIErrorMoveFromRaised"),
+            address_of(library, "TVMFFIObjectDecRef"),
+        )
+        return runtime.ffi_error
