@@ -1,0 +1,257 @@
+"""Weights of dense layers on few rows that stay bytes in memory, and data of float32.
+
+Goes after fusing. As :mod:`~tvm_ios.relay.transforms.quantised.whole_weights` does, it finds weights
+by their values, whatever said that they are quantised; here blocks of a column's weights may have
+scales and zero points of their own. A product of few rows takes as long as its weights take to be
+read, and bytes are a quarter. Products of many rows are computed as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.stored_type import LIMITS, StoredType
+from tvm_ios.relay.constants import constant, values_of
+from tvm_ios.relay.dataflow import (
+    all_calls,
+    copy_call,
+    is_call_of,
+    local_function,
+    rebuild,
+    with_body,
+)
+from tvm_ios.relay.extract import Extraction
+from tvm_ios.relay.functions.packed_product import Packing, packed_dense
+from tvm_ios.relay.functions.stored_types import (
+    StoredFunction,
+    computed_in_float32,
+    typed,
+    with_stored_types,
+)
+from tvm_ios.relay.packed_products import packed_loops, tile_for
+from tvm_ios.relay.transforms.quantised.whole_weights import (
+    MOST,
+    NEAR,
+    WHOLE,
+    steps_of_weights,
+)
+
+__all__ = ["BlockWeights", "block_weights_of", "with_packed_weights"]
+
+MOST_ROWS = 16
+"""Rows up to which bytes are faster: of more, weights are read once for all of them in any type."""
+LEAST_WEIGHTS = 1 << 16
+"""Weights from which on they are: fewer lie in the nearest cache in any type."""
+BLOCKS = (512, 256, 128, 64, 32, 16)
+"""Numbers of weights that may share a scale, besides all of a column."""
+FEW = 8
+"""Columns that are looked at first."""
+MOST_STEPS = 255
+"""Greatest difference of two whole numbers of a byte."""
+PRODUCTS = ("nn.contrib_dense_pack", "nn.dense")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockWeights:
+    """Weights as whole numbers of one byte, with a scale for each block of a column's."""
+
+    steps: np.ndarray
+    """Whole numbers in int8, ``(outputs, inputs)``."""
+    scales: np.ndarray
+    """Numbers of float32, ``(outputs, blocks)``."""
+    zeros: np.ndarray
+    """Whole numbers that stand for 0, in float32, of the shape of the scales."""
+    block: int
+    """Weights that share a scale; the last block may be smaller."""
+
+    def packed(self, panel: int) -> list[np.ndarray]:
+        """Weights in panels of some columns, and scales; zero points as well, unless all are 0."""
+        outputs, inputs = self.steps.shape
+        more = -outputs % panel
+        steps = np.pad(self.steps, ((0, more), (0, 0))).reshape(-1, panel, inputs)
+        made = [np.ascontiguousarray(steps.transpose(0, 2, 1))]
+        for each in (self.scales, self.zeros):
+            if each is self.scales or each.any():
+                made.append(np.ascontiguousarray(np.pad(each, ((0, more), (0, 0))).T))
+        return made
+
+
+def with_packed_weights(extraction: Extraction, target: tvm.target.Target) -> tvm.IRModule:
+    """Fused module whose products of few rows by weights of whole steps read bytes.
+
+    Sums are taken in another order. The module itself where there is no such product.
+    """
+    found = {
+        call: packed
+        for call in extraction.calls
+        if local_function(call) is not None and (packed := _packed(call, target)) is not None
+    }
+    if not found:
+        return extraction.module
+
+    def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if call not in found:
+            return relay.Call(call.op, arguments, call.attrs, call.type_args, call.span)
+        return found[call].call(call, arguments)
+
+    module = extraction.module
+    return with_body(module, rebuild(module["main"].body, {}, call_of))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Packed:
+    """A fused function that reads packed weights."""
+
+    function: relay.Function
+    weight: int
+    """Position of the weights."""
+    constants: tuple[relay.Constant, ...]
+    """Weights, scales, and zero points if there are any; all but the weights are the last
+    arguments."""
+
+    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
+        """Call of the function in place of another one."""
+        given = [*arguments, *self.constants[1:]]
+        given[self.weight] = self.constants[0]
+        return relay.Call(self.function, given, call.attrs, call.type_args, call.span)
+
+
+def _packed(call: relay.Call, target: tvm.target.Target) -> _Packed | None:
+    """Function for a call that reads packed weights; None where it has none, or no such kernel."""
+    stored = computed_in_float32(call.op)
+    function = stored.computed
+    products = [each for each in all_calls(function.body) if is_call_of(each, *PRODUCTS)]
+    if len(products) != 1:
+        return None
+    (product,) = products
+    *rows, outputs = (int(extent) for extent in product.checked_type.shape)
+    places = {parameter: number for number, parameter in enumerate(function.params)}
+    data, weight = (places.get(argument) for argument in product.args)
+    if math.prod(rows) > MOST_ROWS or data is None or weight is None or data == weight:
+        return None
+    if not stored.parameters.keys().isdisjoint((data, weight)) or not _is_weight(call, weight):
+        return None
+    weights = values_of(call.args[weight])
+    if weights.ndim > 2:  # packed by TVM
+        weights = weights.transpose(0, 2, 1).reshape(outputs, -1)
+    found = block_weights_of(weights)
+    if found is None:
+        return None
+    panel = tile_for(math.prod(rows), outputs, target).panel
+    packing = Packing(outputs=outputs, panel=panel, block=found.block)
+    return _function(stored, product, weight, packing, found.packed(panel), target)
+
+
+def _is_weight(call: relay.Call, place: int) -> bool:
+    argument = call.args[place]
+    if not isinstance(argument, relay.Constant) or str(argument.data.dtype) != FLOAT32:
+        return False
+    return math.prod(argument.data.shape) >= LEAST_WEIGHTS
+
+
+def _function(
+    stored: StoredFunction,
+    product: relay.Call,
+    weight: int,
+    packing: Packing,
+    arrays: list[np.ndarray],
+    target: tvm.target.Target,
+) -> _Packed | None:
+    function = stored.computed
+    parameters = list(function.params)
+    made = [
+        relay.Var(name, relay.TensorType(array.shape, FLOAT32))
+        for name, array in zip(("steps", "scales", "zeros"), arrays, strict=False)
+    ]
+    parameters[weight] = made[0]
+    parameters += made[1:]
+    known: dict[relay.Expr, relay.Expr] = {
+        product: packed_dense(product.args[0], made[0], made[1], *made[2:], packing=packing)
+    }
+    body = rebuild(function.body, known, copy_call)
+    changed = typed(relay.Function(parameters, body, attrs=function.attrs))
+    if packed_loops(changed, target) is None:
+        return None
+    types: dict[int, StoredType] = {**stored.parameters, weight: WHOLE}
+    return _Packed(
+        function=with_stored_types(changed, types, stored.result),
+        weight=weight,
+        constants=tuple(map(constant, arrays)),
+    )
+
+
+def block_weights_of(weights: np.ndarray) -> BlockWeights | None:
+    """Whole numbers of a byte for weights ``(outputs, inputs)``; None where they are no such steps.
+
+    The largest blocks that share a scale are found.
+    """
+    inputs = weights.shape[1]
+    if not _may_be_steps(weights[0, : BLOCKS[-1]]):
+        return None
+    few = weights[:: max(1, len(weights) // FEW)]
+    for block in (inputs, *(each for each in BLOCKS if each < inputs)):
+        if _in_blocks(few, block) is not None:
+            return _in_blocks(weights, block)
+    return None
+
+
+def _may_be_steps(numbers: np.ndarray) -> bool:
+    """False if some numbers, which share a scale in any case, are no steps of whatever size."""
+    counts = np.arange(1, MOST_STEPS + 1, dtype="float32")
+    steps = numbers / np.maximum(np.abs(numbers).max() / counts, np.finfo("float32").tiny)[:, None]
+    return bool((np.abs(steps - np.rint(steps)) < NEAR).all(axis=1).any())
+
+
+def _in_blocks(weights: np.ndarray, block: int) -> BlockWeights | None:
+    """Weights with a scale for each block, where they are whole numbers of steps."""
+    outputs, inputs = weights.shape
+    blocks = -(-inputs // block)
+    rows = np.pad(weights, ((0, 0), (0, blocks * block - inputs))).reshape(-1, block)
+    scales = _steps_of_rows(rows)
+    if scales is None:
+        return None
+    steps = np.rint(rows / scales[:, None]).astype("int16")
+    low, high = steps.min(axis=1), steps.max(axis=1)
+    least, most = LIMITS[WHOLE.dtype]
+    if (high - low > MOST_STEPS).any():
+        return None
+    zeros = np.where((low < least) | (high > most), least - low, 0).astype("int16")
+    whole = (steps + zeros[:, None]).astype(WHOLE.dtype).reshape(outputs, -1)[:, :inputs]
+    return BlockWeights(
+        steps=whole,
+        scales=scales.reshape(outputs, blocks),
+        zeros=zeros.astype(FLOAT32).reshape(outputs, blocks),
+        block=block,
+    )
+
+
+def _steps_of_rows(rows: np.ndarray) -> np.ndarray | None:
+    """Scale of each row; None where one is no whole steps."""
+    # A few rows tell how many steps the largest numbers are; looking for that takes long.
+    few = steps_of_weights(rows[:: max(1, len(rows) // FEW)], (0,))
+    if few is None:
+        return None
+    counts = Counter(np.abs(few[0]).max(axis=1).tolist())
+    scales = np.zeros(len(rows), FLOAT32)
+    if max(counts) > MOST:
+        # Weights with a zero point use all numbers of a byte, whichever of them is the largest.
+        spread = np.maximum(rows.max(axis=1), 0) - np.minimum(rows.min(axis=1), 0)
+        tried = np.maximum(spread / np.float32(MOST_STEPS), np.finfo(FLOAT32).tiny)
+        steps = rows / tried[:, None]
+        fits = (np.abs(steps - np.rint(steps)) < NEAR).all(axis=1)
+        scales[fits] = tried[fits]
+    rest = np.flatnonzero(scales == 0)
+    if not rest.size:
+        return scales
+    found = steps_of_weights(rows[rest], (0,), first=[each for each, _ in counts.most_common()])
+    if found is None:
+        return None
+    scales[rest] = found[1]
+    return scales
