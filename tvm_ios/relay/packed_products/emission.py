@@ -19,10 +19,8 @@ from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
 
 __all__ = ["Product", "Tile"]
 
-MOST_VECTORS = 8
-"""Vectors of columns in a tile; a power of two."""
-FEW_SUMS = 4
-"""Sums of which an addition to one takes as long as the additions to all others."""
+MOST_VECTORS, LEAST_VECTORS = 8, 2
+"""Vectors of columns in a tile; powers of two."""
 ENOUGH_PANELS = 8
 """Panels that lanes can share evenly."""
 FETCHED = 1 << 10
@@ -47,11 +45,11 @@ class Tile:
         Few rows lie in the nearest cache together, even if they are apart by a power of two. Narrow
         results have narrow tiles, which lanes share.
         """
-        height = -(-rows // -(-4 * rows // registers))
+        height = -(-rows // -(-rows * 4 // registers))
         vectors = MOST_VECTORS
         while vectors * height > registers * 5 // 8:
             vectors //= 2
-        while vectors * height > FEW_SUMS and vectors * lanes * ENOUGH_PANELS > outputs:
+        while vectors > LEAST_VECTORS and vectors * lanes * ENOUGH_PANELS > outputs:
             vectors //= 2
         return cls(rows=height, vectors=vectors, lanes=lanes)
 
@@ -89,51 +87,30 @@ class Product:
         panels = -(-self.packing.outputs // self.packing.panel)
         return tir.For(panel, 0, panels, tir.ForKind.PARALLEL, body)
 
-    @property
-    def _blocks(self) -> int:
-        return -(-self.inputs // self.packing.block)
-
     def _tile(self, panel: tir.Var, row: tir.PrimExpr) -> tir.Stmt:
         """Sums of one tile, and what is made of them."""
         lanes = self.tile.lanes
-        sums = [
-            [_buffer(lanes, f"sum{r}_{v}") for v in range(self.tile.vectors)]
-            for r in range(self.tile.rows)
-        ]
-        every = [each for row_sums in sums for each in row_sums]
-        zero = tir.Broadcast(tir.const(0, "float32"), lanes)
-        kept = _buffer(len(every) * lanes, "kept")
-        statements = [tir.BufferStore(each, zero, [ramp(0, lanes)]) for each in every]
+        totals = self._buffers("total")
+        kept = _buffer(len(totals) * lanes, "kept")
         whole, rest = divmod(self.inputs, self.packing.block)
-        block = tir.Var("block", "int32")
-        if whole:
-            body = self._block(panel, row, block, self.packing.block, sums)
-            if whole == 1:
-                body = tir.stmt_functor.substitute(body, {block: tir.const(0, "int32")})
-                statements.append(body)
-            else:
-                statements.append(tir.For(block, 0, whole, tir.ForKind.SERIAL, body))
+        statements = [_assign(each, _zero(lanes)) for each in totals]
+        statements.append(
+            loop(whole, lambda block: self._block(panel, row, block, self.packing.block, totals))
+        )
         if rest:
-            statements.append(self._block(panel, row, tir.const(whole, "int32"), rest, sums))
-        scaled = self._scaled(panel) if self._blocks == 1 else (lambda value, _: value)
+            statements.append(self._block(panel, row, tir.const(whole, "int32"), rest, totals))
         # Sums themselves would leave their registers, if a loop chose among them.
         statements += [
-            tir.BufferStore(
-                kept,
-                scaled(tir.BufferLoad(each, [ramp(0, lanes)]), n % self.tile.vectors),
-                [ramp(n * lanes, lanes)],
-            )
-            for n, each in enumerate(every)
+            tir.BufferStore(kept, _value(each), [ramp(n * lanes, lanes)])
+            for n, each in enumerate(totals)
         ]
         statements.append(self._written(panel, row, kept))
-        return allocated([*every, kept], sequence(statements))
+        return allocated([*totals, kept], sequence(statements))
 
-    def _scaled(self, panel: tir.Var) -> Callable[[tir.PrimExpr, int], tir.PrimExpr]:
-        def scaled(value: tir.PrimExpr, number: int) -> tir.PrimExpr:
-            place = panel * self.packing.panel + number * self.tile.lanes
-            return value * tir.BufferLoad(self.scales, [ramp(place, self.tile.lanes)])
-
-        return scaled
+    def _buffers(self, name: str) -> list[tir.Buffer]:
+        """Buffers of a vector each, those of one row behind each other."""
+        count = self.tile.rows * self.tile.vectors
+        return [_buffer(self.tile.lanes, f"{name}{number}") for number in range(count)]
 
     def _block(
         self,
@@ -141,28 +118,30 @@ class Product:
         row: tir.PrimExpr,
         block: tir.PrimExpr,
         length: int,
-        sums: Sequence[Sequence[tir.Buffer]],
+        totals: Sequence[tir.Buffer],
     ) -> tir.Stmt:
-        """Additions of all terms that share scales."""
-        size, lanes = self.packing.panel, self.tile.lanes
+        """Sums of all terms that share scales, which are added to the totals."""
+        size, lanes, vectors = self.packing.panel, self.tile.lanes, self.tile.vectors
         begin = block * self.packing.block
+        width = -(-self.packing.outputs // size) * size
+        places = [block * width + panel * size + number * lanes for number in range(vectors)]
         weights, data = Elements.of(self.weight, "weights"), Elements.of(self.data, "rows")
-        term = tir.Var("term", "int32")
-        held = {
-            name: [tir.Var(f"{name}{v}", f"float32x{lanes}") for v in range(self.tile.vectors)]
-            for name, known in (("scale", self._blocks > 1), ("zero", self.zeros is not None))
-            if known
-        }
-        body = self._term(weights, data, term, held, sums)
+        term, sums = tir.Var("term", "int32"), self._buffers("sum")
+        zeros = [tir.Var(f"zero{number}", f"float32x{lanes}") for number in range(vectors)]
+        body = self._term(weights, data, term, zeros, sums)
         body = tir.For(term, 0, length, tir.ForKind.SERIAL, body)
-        for name, variables in held.items():
-            source = self.scales if name == "scale" else self.zeros
-            width = -(-self.packing.outputs // size) * size
-            for number, variable in enumerate(variables):
-                place = block * width + panel * size + number * lanes
-                load = tir.BufferLoad(source, [ramp(place, lanes)])
-                body = tir.LetStmt(variable, load, body)
-        body = weights.bound((panel * self.inputs + begin) * size, body)
+        if self.zeros is not None:
+            for variable, place in zip(zeros, places, strict=True):
+                body = tir.LetStmt(
+                    variable, tir.BufferLoad(self.zeros, [ramp(place, lanes)]), body
+                )
+        scales = [tir.BufferLoad(self.scales, [ramp(place, lanes)]) for place in places]
+        added = [
+            _assign(total, _value(total) + _value(each) * scales[number % vectors])
+            for number, (total, each) in enumerate(zip(totals, sums, strict=True))
+        ]
+        body = sequence([*(_assign(each, _zero(lanes)) for each in sums), body, *added])
+        body = weights.bound((panel * self.inputs + begin) * size, allocated(sums, body))
         return data.bound(row * self.inputs + begin, body)
 
     def _term(
@@ -170,31 +149,31 @@ class Product:
         weights: Elements,
         data: Elements,
         term: tir.Var,
-        held: dict[str, list[tir.Var]],
-        sums: Sequence[Sequence[tir.Buffer]],
+        zeros: Sequence[tir.Var],
+        sums: Sequence[tir.Buffer],
     ) -> tir.Stmt:
         """Additions of one element of each row, times its weights."""
-        size, lanes = self.packing.panel, self.tile.lanes
-        wide = [tir.Var(f"weight{v}", f"float32x{lanes}") for v in range(self.tile.vectors)]
+        size, lanes, vectors = self.packing.panel, self.tile.lanes, self.tile.vectors
+        wide = [tir.Var(f"weight{number}", f"float32x{lanes}") for number in range(vectors)]
         statements: list[tir.Stmt] = [
             _fetch(tir.BufferLoad(weights.view, [term * size + FETCHED + ahead]))
             for ahead in range(0, size, LINE)
         ]
-        for number, row_sums in enumerate(sums):
+        for number in range(self.tile.rows):
             value = tir.Var("value", f"float32x{lanes}")
             element = data.element(number * self.inputs + term)
-            added = [_add(total, w, value) for total, w in zip(row_sums, wide, strict=True)]
-            statements.append(
-                tir.LetStmt(value, tir.Broadcast(element, lanes), sequence(added))
-            )
+            row_sums = sums[number * vectors : (number + 1) * vectors]
+            added = [
+                _assign(total, _value(total) + value * weight)
+                for total, weight in zip(row_sums, wide, strict=True)
+            ]
+            statements.append(tir.LetStmt(value, tir.Broadcast(element, lanes), sequence(added)))
         body = sequence(statements)
         for number, variable in enumerate(wide):
-            load = weights.vector(term * size + number * lanes, lanes)
-            if "zero" in held:
-                load = load - held["zero"][number]
-            if "scale" in held:
-                load = load * held["scale"][number]
-            body = tir.LetStmt(variable, load, body)
+            step = weights.vector(term * size + number * lanes, lanes)
+            if self.zeros is not None:
+                step = step - zeros[number]
+            body = tir.LetStmt(variable, step, body)
         return body
 
     def _written(self, panel: tir.Var, row: tir.PrimExpr, kept: tir.Buffer) -> tir.Stmt:
@@ -233,6 +212,13 @@ def _fetch(element: tir.PrimExpr) -> tir.Stmt:
     return tir.Evaluate(tir.call_intrin("int32", "tir.prefetch", address, 0, 3, 1))
 
 
-def _add(total: tir.Buffer, weight: tir.Var, value: tir.Var) -> tir.Stmt:
-    place = [ramp(0, int(total.shape[0]))]
-    return tir.BufferStore(total, tir.BufferLoad(total, place) + value * weight, place)
+def _zero(lanes: int) -> tir.PrimExpr:
+    return tir.Broadcast(tir.const(0, "float32"), lanes)
+
+
+def _value(vector_of: tir.Buffer) -> tir.PrimExpr:
+    return tir.BufferLoad(vector_of, [ramp(0, int(vector_of.shape[0]))])
+
+
+def _assign(vector_of: tir.Buffer, value: tir.PrimExpr) -> tir.Stmt:
+    return tir.BufferStore(vector_of, value, [ramp(0, int(vector_of.shape[0]))])
