@@ -1,0 +1,110 @@
+"""Weights of dense layers on few rows that stay bytes in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from tests.relay_modules import steps_of_weights, weights_of_bytes
+from tests.stock import stock_outputs
+from tvm_ios.relay.build import build
+from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packing_of
+from tvm_ios.relay.prepare import prepare
+from tvm_ios.relay.transforms.quantised.packed_weights import block_weights_of
+from tvm_ios.support.exact_bits import exact_bits
+
+AVX2 = "llvm -mcpu=core-avx2"
+SHAPE = (512, 144)
+
+
+def numbers(found):
+    blocks = [np.repeat(each, found.block, axis=1) for each in (found.scales, found.zeros)]
+    scales, zeros = (each[:, : found.steps.shape[1]] for each in blocks)
+    return (found.steps - zeros) * scales
+
+
+@pytest.mark.parametrize("block", [0, 128, 64, 32, 16])
+@pytest.mark.parametrize("least", [-127, -128, -100, 0, -255, -8])
+def test_steps_of_blocks_are_found_with_their_zero_points(block, least):
+    weights = steps_of_weights(40, 200, block=block, least=least)
+    weights[7, : block or None] = 0
+    found = block_weights_of(weights)
+    assert found.block == (block or 200)
+    assert found.steps.dtype == "int8"
+    assert found.zeros.any() == (least in (-255,))
+    np.testing.assert_allclose(numbers(found), weights, rtol=1e-6)
+
+
+def test_a_block_that_reaches_further_than_others_is_found():
+    weights = np.random.default_rng(0).integers(-7, 8, (40, 64)) * np.float32(0.01)
+    weights[3, 5], weights[4, 50] = 1.01, -0.83
+    np.testing.assert_allclose(numbers(block_weights_of(weights)), weights, rtol=1e-6)
+
+
+def test_other_weights_are_no_steps():
+    random = np.random.default_rng(0).standard_normal((40, 64), "float32")
+    assert block_weights_of(random) is None
+    weights = steps_of_weights(40, 64)
+    weights[20] = random[20]
+    assert block_weights_of(weights) is None
+    assert block_weights_of(steps_of_weights(40, 64) + np.float32(1e-4)) is None
+    assert block_weights_of(np.full((40, 64), np.nan, "float32")) is None
+
+
+def packed_calls(prepared):
+    calls = [each for call in prepared.extraction.calls for each in all_calls(call.op.body)]
+    return [each for each in calls if each.op.name == PACKED_DENSE]
+
+
+def layer(rows=3, weights=None, steps=relay.nn.relu):
+    weights = steps_of_weights(*SHAPE) if weights is None else weights
+    data = relay.var("data", shape=(rows, weights.shape[1]))
+    return tvm.IRModule.from_expr(steps(relay.nn.dense(data, relay.const(weights))))
+
+
+@pytest.mark.parametrize("target", [AVX2, "llvm -mcpu=skylake-avx512"])
+def test_layers_on_few_rows_read_bytes(target):
+    prepared = prepare(layer(), None, target)
+    (call,) = packed_calls(prepared)
+    assert packing_of(call.attrs).block == SHAPE[1]
+    (operator,) = prepared.extraction.graph.operators
+    assert operator.kind == "dense"
+    assert operator.flops >= 2 * 3 * SHAPE[0] * SHAPE[1]
+    assert SHAPE[0] * SHAPE[1] < operator.memory_bytes < 2 * SHAPE[0] * SHAPE[1]
+    assert not operator.whole  # it computes in float32
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": 17},
+        {"weights": steps_of_weights(64, 64)},
+        {"weights": np.random.default_rng(0).standard_normal(SHAPE, "float32")},
+    ],
+    ids=["many rows", "few weights", "no steps"],
+)
+def test_others_stay(changed):
+    assert not packed_calls(prepare(layer(**changed), None, AVX2))
+
+
+def test_exact_bits_and_gpus_have_layers_of_float32():
+    with exact_bits(True):
+        assert not packed_calls(prepare(layer(), None, AVX2))
+    assert not packed_calls(prepare(layer(), None, "cuda -arch=sm_80"))
+
+
+def test_an_operator_that_is_no_step_comes_behind():
+    assert len(packed_calls(prepare(layer(steps=relay.nn.softmax), None, AVX2))) == 1
+
+
+def test_a_network_computes_the_same():
+    module = weights_of_bytes()
+    data = np.random.default_rng(0).standard_normal((1, 16, 12, 12), "float32")
+    prepared = prepare(module, None, AVX2)
+    assert len(packed_calls(prepared)) == 4
+    (found,) = stock_outputs(build(prepared.module, prepared.target, {}).factory, data=data)
+    (wanted,) = stock_outputs(relay.build(module, target="llvm"), data=data)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
