@@ -43,7 +43,7 @@ from tvm_ios.relay.transforms.quantised.whole_weights import (
     steps_of_weights,
 )
 
-__all__ = ["BlockWeights", "block_weights_of", "with_packed_weights"]
+__all__ = ["BlockWeights", "block_weights_of", "may_read_bytes", "with_packed_weights"]
 
 MOST_ROWS = 16
 """Rows up to which bytes are faster: of more, weights are read once for all of them in any type."""
@@ -53,6 +53,8 @@ BLOCKS = (512, 256, 128, 64, 32, 16)
 """Numbers of weights that may share a scale, besides all of a column."""
 FEW = 8
 """Columns that are looked at first."""
+MATRIX = 2
+"""Dimensions of weights."""
 MOST_STEPS = 255
 """Greatest difference of two whole numbers of a byte."""
 PRODUCTS = ("nn.contrib_dense_pack", "nn.dense")
@@ -81,6 +83,23 @@ class BlockWeights:
             if each is self.scales or each.any():
                 made.append(np.ascontiguousarray(np.pad(each, ((0, more), (0, 0))).T))
         return made
+
+
+def may_read_bytes(call: relay.Call) -> bool:
+    """True for a dense layer, not fused yet, whose weights likely stay bytes."""
+    if not is_call_of(call, "nn.dense"):
+        return False
+    weight, turned = call.args[1], False
+    while is_call_of(weight, "transpose"):
+        weight, turned = weight.args[0], not turned
+    if not isinstance(weight, relay.Constant) or len(weight.data.shape) != MATRIX:
+        return False
+    if math.prod(weight.data.shape) < LEAST_WEIGHTS or str(weight.data.dtype) != FLOAT32:
+        return False
+    if math.prod(int(extent) for extent in call.checked_type.shape[:-1]) > MOST_ROWS:
+        return False
+    values = np.from_dlpack(weight.data)  # its own memory: weights may be large
+    return _may_be_steps((values.T if turned else values)[0, : BLOCKS[-1]])
 
 
 def with_packed_weights(extraction: Extraction, target: tvm.target.Target) -> tvm.IRModule:
@@ -139,7 +158,7 @@ def _packed(call: relay.Call, target: tvm.target.Target) -> _Packed | None:
     if not stored.parameters.keys().isdisjoint((data, weight)) or not _is_weight(call, weight):
         return None
     weights = values_of(call.args[weight])
-    if weights.ndim > 2:  # packed by TVM
+    if weights.ndim > MATRIX:  # packed by TVM
         weights = weights.transpose(0, 2, 1).reshape(outputs, -1)
     found = block_weights_of(weights)
     if found is None:
