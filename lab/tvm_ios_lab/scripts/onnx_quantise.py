@@ -117,7 +117,9 @@ def main() -> None:
             if not path.exists():
                 if not cleaned.exists():
                     quant_pre_process(str(plain), str(cleaned), skip_symbolic_shape=True)
-                samples = {} if form in WITHOUT_SAMPLES else {"calibration_data_reader": Samples(plain)}
+                samples = (
+                    {} if form in WITHOUT_SAMPLES else {"calibration_data_reader": Samples(plain)}
+                )
                 quantise(str(cleaned), str(path), **samples)
         cleaned.unlink(missing_ok=True)
 

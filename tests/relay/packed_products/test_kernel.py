@@ -18,7 +18,7 @@ from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE, Packing, packed_dense
 from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.kernels import lower_kernels
-from tvm_ios.relay.packed_products import packed_loops, tile_for
+from tvm_ios.relay.packed_products import packed_product, tile_for
 
 AVX2 = tvm.target.Target("llvm -mcpu=core-avx2")
 CASES = [
@@ -104,7 +104,7 @@ def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("shape", CASES, ids=str)
 def test_weights_become_numbers_in_registers(shape: Sequence, zeros: bool):
     case = Case(*shape, zeros=zeros)
-    assert packed_loops(case.function, TARGET) is not None
+    assert packed_product(case.function, TARGET) is not None
     assert_close(run(case.kernel(), case.arrays), case.wanted)
 
 
@@ -133,8 +133,8 @@ def test_what_reads_other_elements_is_no_step():
     case = Case((4,), 32, 32, 32)
     function = case.function
     softmax = relay.Function(function.params, relay.nn.softmax(function.body))
-    assert packed_loops(typed(softmax)["main"], TARGET) is None
-    assert packed_loops(typed(relay.tanh(relay.var("x", shape=(4,))))["main"], TARGET) is None
+    assert packed_product(typed(softmax)["main"], TARGET) is None
+    assert packed_product(typed(relay.tanh(relay.var("x", shape=(4,))))["main"], TARGET) is None
 
 
 def test_the_operator_tells_its_type():

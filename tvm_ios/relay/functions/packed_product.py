@@ -1,4 +1,4 @@
-"""Relay operator for products of rows by a matrix that lies packed in memory, in blocks with scales.
+"""Relay operator for products of rows by a matrix that lies packed, in blocks with scales.
 
 It takes the place of a dense layer whose constant weights are whole numbers of steps, and whose
 data are any numbers of float32: the weights stay bytes, and become numbers in registers.
@@ -98,7 +98,7 @@ def _register() -> None:
     for name in ("data", "weight", "scales"):
         made.add_argument(name, "Tensor", "Numbers of float32.")
     made.set_attrs_type_key("DictAttrs")
-    made.add_type_rel(f"{PACKED_DENSE}_type", lambda types, attrs: _relation(types, attrs))
+    made.add_type_rel(f"{PACKED_DENSE}_type", _relation)
     operators.register_pattern(PACKED_DENSE, operators.OpPattern.OUT_ELEMWISE_FUSABLE)
     operators.register_compute(PACKED_DENSE, _compute)
     operators.register_injective_schedule(PACKED_DENSE)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import tvm
 from tvm import tir
 
 from tvm_ios.relay.functions.packed_product import Packing
@@ -132,9 +131,7 @@ class Product:
         body = tir.For(term, 0, length, tir.ForKind.SERIAL, body)
         if self.zeros is not None:
             for variable, place in zip(zeros, places, strict=True):
-                body = tir.LetStmt(
-                    variable, tir.BufferLoad(self.zeros, [ramp(place, lanes)]), body
-                )
+                body = tir.LetStmt(variable, tir.BufferLoad(self.zeros, [ramp(place, lanes)]), body)
         scales = [tir.BufferLoad(self.scales, [ramp(place, lanes)]) for place in places]
         added = [
             _assign(total, _value(total) + _value(each) * scales[number % vectors])

@@ -16,7 +16,7 @@ from tvm_ios.relay.row_kernels.calling_convention import as_row, lowered_kernel
 from tvm_ios.relay.row_kernels.tensors import flat_index, shape_of, tensors_of
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
-__all__ = ["packed_kernel", "packed_loops", "tile_for"]
+__all__ = ["packed_kernel", "packed_product", "tile_for"]
 
 WIDE = "avx512f"
 """LLVM's name of what processors have that compute with vectors of 16 numbers, in 32 registers."""
@@ -35,26 +35,29 @@ def packed_kernel(function: relay.Function, target: tvm.target.Target) -> tir.Pr
     PassContext in force. What it calls is left for
     :func:`~tvm_ios.kernels.vector_math.with_arithmetic`.
     """
-    loops = packed_loops(function, target)
-    return None if loops is None else lowered_kernel("packed_kernel", *loops, target)
+    found = packed_product(function, target)
+    if found is None:
+        return None
+    buffers, product = found
+    return lowered_kernel("packed_kernel", buffers, product.statement(), target)
 
 
-def packed_loops(
+def packed_product(
     function: relay.Function, target: tvm.target.Target
-) -> tuple[list[tir.Buffer], tir.Stmt] | None:
-    """Buffers of a kernel's arguments, the result last, and its statement; None without kernel."""
-    first = next((each for each in all_calls(function.body) if is_call_of(each, PACKED_DENSE)), None)
-    if first is None or not set(first.args) <= set(function.params):
+) -> tuple[list[tir.Buffer], Product] | None:
+    """Buffers of a kernel's arguments, the result last, and its product; None without kernel."""
+    products = [each for each in all_calls(function.body) if is_call_of(each, PACKED_DENSE)]
+    if len(products) != 1 or not set(products[0].args) <= set(function.params):
         return None
     try:
-        return _loops(function, first, target)
+        return _product(function, products[0], target)
     except UnsuitableError:
         return None
 
 
-def _loops(
+def _product(
     function: relay.Function, call: relay.Call, target: tvm.target.Target
-) -> tuple[list[tir.Buffer], tir.Stmt]:
+) -> tuple[list[tir.Buffer], Product]:
     made = te.placeholder(call.checked_type.shape, "float32", "product")
     with target:
         inputs, result = tensors_of(function, target, {call: made})
@@ -92,7 +95,7 @@ def _loops(
         zeros=zeros[0] if zeros else None,
         write=write,
     )
-    return [*buffers.values(), written], product.statement()
+    return [*buffers.values(), written], product
 
 
 def _buffer(tensor: te.Tensor, name: str) -> tir.Buffer:

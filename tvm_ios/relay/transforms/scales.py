@@ -4,8 +4,8 @@ TVM's FoldScaleAxis multiplies the weights of a convolution or product if its da
 multiplied by a value a channel. Where that value is computed in every run, as the gate of a
 squeeze-and-excite block, or a hard swish in front of a product of one row, the weights are scaled
 and laid out anew in every run, too. A marker that the pass does not look through holds such a
-product back; it is removed before operators are fused. Weights that are to stay bytes are held, too:
-scaled by the data's columns they would be whole steps no more.
+product back; it is removed before operators are fused. Another one keeps scales of the data out of
+weights that are to stay bytes: they would be whole steps no more.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_steps_of_blocks_are_found_with_their_zero_points(block, least):
     found = block_weights_of(weights)
     assert found.block == (block or 200)
     assert found.steps.dtype == "int8"
-    assert found.zeros.any() == (least in (-255,))
+    assert found.zeros.any() == (least == -255)
     np.testing.assert_allclose(numbers(found), weights, rtol=1e-6)
 
 

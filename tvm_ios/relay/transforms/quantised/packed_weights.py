@@ -1,9 +1,9 @@
 """Weights of dense layers on few rows that stay bytes in memory, and data of float32.
 
-Goes after fusing. As :mod:`~tvm_ios.relay.transforms.quantised.whole_weights` does, it finds weights
-by their values, whatever said that they are quantised; here blocks of a column's weights may have
-scales and zero points of their own. A product of few rows takes as long as its weights take to be
-read, and bytes are a quarter. Products of many rows are computed as they are.
+Goes after fusing. Weights are found by their values, as in
+:mod:`~tvm_ios.relay.transforms.quantised.whole_weights`, whatever said that they are quantised;
+here blocks of a column's weights may have scales and zero points of their own. A product of few
+rows takes as long as its weights take to be read, and bytes are a quarter. Those of many rows stay.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tvm_ios.relay.functions.stored_types import (
     typed,
     with_stored_types,
 )
-from tvm_ios.relay.packed_products import packed_loops, tile_for
+from tvm_ios.relay.packed_products import packed_product, tile_for
 from tvm_ios.relay.transforms.quantised.whole_weights import (
     MOST,
     NEAR,
@@ -78,11 +78,9 @@ class BlockWeights:
         outputs, inputs = self.steps.shape
         more = -outputs % panel
         steps = np.pad(self.steps, ((0, more), (0, 0))).reshape(-1, panel, inputs)
-        made = [np.ascontiguousarray(steps.transpose(0, 2, 1))]
-        for each in (self.scales, self.zeros):
-            if each is self.scales or each.any():
-                made.append(np.ascontiguousarray(np.pad(each, ((0, more), (0, 0))).T))
-        return made
+        of_blocks = [self.scales, self.zeros] if self.zeros.any() else [self.scales]
+        numbers = [np.pad(each, ((0, more), (0, 0))).T for each in of_blocks]
+        return [np.ascontiguousarray(each) for each in (steps.transpose(0, 2, 1), *numbers)]
 
 
 def may_read_bytes(call: relay.Call) -> bool:
@@ -96,7 +94,7 @@ def may_read_bytes(call: relay.Call) -> bool:
         return False
     if math.prod(weight.data.shape) < LEAST_WEIGHTS or str(weight.data.dtype) != FLOAT32:
         return False
-    if math.prod(int(extent) for extent in call.checked_type.shape[:-1]) > MOST_ROWS:
+    if math.prod(map(int, call.checked_type.shape[:-1])) > MOST_ROWS:
         return False
     values = np.from_dlpack(weight.data)  # its own memory: weights may be large
     return _may_be_steps((values.T if turned else values)[0, : BLOCKS[-1]])
@@ -172,7 +170,7 @@ def _is_weight(call: relay.Call, place: int) -> bool:
     argument = call.args[place]
     if not isinstance(argument, relay.Constant) or str(argument.data.dtype) != FLOAT32:
         return False
-    return math.prod(argument.data.shape) >= LEAST_WEIGHTS
+    return bool(math.prod(argument.data.shape) >= LEAST_WEIGHTS)
 
 
 def _function(
@@ -196,7 +194,7 @@ def _function(
     }
     body = rebuild(function.body, known, copy_call)
     changed = typed(relay.Function(parameters, body, attrs=function.attrs))
-    if packed_loops(changed, target) is None:
+    if packed_product(changed, target) is None:
         return None
     types: dict[int, StoredType] = {**stored.parameters, weight: WHOLE}
     return _Packed(
@@ -216,7 +214,7 @@ def block_weights_of(weights: np.ndarray) -> BlockWeights | None:
         return None
     few = weights[:: max(1, len(weights) // FEW)]
     for block in (inputs, *(each for each in BLOCKS if each < inputs)):
-        if _in_blocks(few, block) is not None:
+        if _may_be_steps(weights[0, :block]) and _in_blocks(few, block) is not None:
             return _in_blocks(weights, block)
     return None
 
