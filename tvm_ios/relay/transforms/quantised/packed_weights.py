@@ -235,6 +235,11 @@ def _in_blocks(weights: np.ndarray, block: int) -> BlockWeights | None:
     if scales is None:
         return None
     steps = np.rint(rows / scales[:, None]).astype("int16")
+    wide = np.flatnonzero(np.ptp(steps, axis=1) > MOST_STEPS)
+    if wide.size:  # unless its steps are parts of larger ones
+        parts = np.gcd.reduce(steps[wide], axis=1)
+        steps[wide] //= parts[:, None]
+        scales[wide] *= parts
     low, high = steps.min(axis=1), steps.max(axis=1)
     least, most = LIMITS[WHOLE.dtype]
     if (high - low > MOST_STEPS).any():
