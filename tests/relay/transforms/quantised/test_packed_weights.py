@@ -73,3 +73,41 @@ def test_a_network_computes_the_same():
     (found,) = stock_outputs(build(prepared.module, prepared.target, {}).factory, data=data)
     (wanted,) = stock_outputs(relay.build(module, target="llvm"), data=data)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+def table(least=-127):
+    return steps_of_weights(1, 512 * 144, least=least).reshape(512, 144)
+
+
+def rows_of(weights, *names):
+    taken = [
+        relay.take(relay.const(weights), relay.var(name, shape=(5,), dtype="int64"), axis=0)
+        for name in names
+    ]
+    return tvm.IRModule.from_expr(relay.tanh(sum(taken[1:], taken[0])))
+
+
+@pytest.mark.parametrize("least", [-127, -200, 0])
+def test_rows_of_a_table_are_read_as_bytes(least):
+    weights, places = table(least), np.array([3, 0, 511, 77, 3])
+    prepared = prepare(rows_of(weights, "i"), None, AVX2)
+    (call,) = prepared.extraction.calls
+    assert "uint8" in {str(each.checked_type.dtype) for each in call.op.params}
+    (operator,) = prepared.extraction.graph.operators
+    assert not operator.whole
+    (found,) = stock_outputs(build(prepared.module, prepared.target, {}).factory, i=places)
+    np.testing.assert_allclose(found, np.tanh(weights[places]), rtol=1e-5)
+
+
+def test_equal_weights_are_stored_once():
+    data = [relay.var(name, shape=(2, 144)) for name in "ab"]
+    both = [relay.nn.dense(each, relay.const(steps_of_weights(*SHAPE))) for each in data]
+    prepared = prepare(tvm.IRModule.from_expr(relay.Tuple(both)), None, AVX2)
+    first, second = (call.args for call in prepared.extraction.calls)
+    assert all(one.same_as(other) for one, other in zip(first[1:], second[1:], strict=True))
+
+
+def test_tables_of_other_numbers_stay():
+    module = rows_of(np.random.default_rng(0).standard_normal(SHAPE, "float32"), "i")
+    (call,) = prepare(module, None, AVX2).extraction.calls
+    assert {str(each.checked_type.dtype) for each in call.op.params} == {"float32", "int64"}

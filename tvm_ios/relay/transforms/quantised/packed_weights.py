@@ -17,7 +17,7 @@ from tvm import relay
 
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.core.stored_type import StoredType
-from tvm_ios.relay.constants import constant, values_of
+from tvm_ios.relay.constants import constant, equal_constants, values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
     copy_call,
@@ -38,6 +38,7 @@ from tvm_ios.relay.packed_products import packed_product, tile_for
 from tvm_ios.relay.transforms.quantised.block_weights import (
     LEAST_BLOCK,
     block_weights_of,
+    in_blocks,
     may_be_steps,
 )
 from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
@@ -50,6 +51,8 @@ LEAST_WEIGHTS = 1 << 16
 """Weights from which on they are: fewer lie in the nearest cache in any type."""
 MATRIX = 2
 """Dimensions of weights."""
+MIDDLE = 128
+"""Unsigned byte for 0 of signed ones."""
 PRODUCTS = ("nn.contrib_dense_pack", "nn.dense")
 
 
@@ -73,20 +76,26 @@ def may_read_bytes(call: relay.Call) -> bool:
 def with_packed_weights(extraction: Extraction, target: tvm.target.Target) -> tvm.IRModule:
     """Fused module whose products of few rows by weights of whole steps read bytes.
 
-    Sums are taken in another order. The module itself where there is no such product.
+    So do rows that are taken from a table of one scale. Sums are taken in another order. The module
+    itself where there is neither.
     """
     found = {
         call: packed
         for call in extraction.calls
-        if local_function(call) is not None and (packed := _packed(call, target)) is not None
+        if local_function(call) is not None
+        and (packed := _packed(call, target) or _with_table(call)) is not None
     }
     if not found:
         return extraction.module
+    equal = equal_constants(each for packed in found.values() for each in packed.constants)
 
     def call_of(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         if call not in found:
             return relay.Call(call.op, arguments, call.attrs, call.type_args, call.span)
-        return found[call].call(call, arguments)
+        first, *others = (equal.get(each, each) for each in found[call].constants)
+        given = [*arguments, *others]
+        given[found[call].weight] = first
+        return relay.Call(found[call].function, given, call.attrs, call.type_args, call.span)
 
     module = extraction.module
     return with_body(module, rebuild(module["main"].body, {}, call_of))
@@ -102,12 +111,6 @@ class _Packed:
     constants: tuple[relay.Constant, ...]
     """Weights, scales, and zero points if there are any; all but the weights are the last
     arguments."""
-
-    def call(self, call: relay.Call, arguments: list[relay.Expr]) -> relay.Call:
-        """Call of the function in place of another one."""
-        given = [*arguments, *self.constants[1:]]
-        given[self.weight] = self.constants[0]
-        return relay.Call(self.function, given, call.attrs, call.type_args, call.span)
 
 
 def _packed(call: relay.Call, target: tvm.target.Target) -> _Packed | None:
@@ -171,4 +174,33 @@ def _function(
         function=with_stored_types(changed, types, stored.result),
         weight=weight,
         constants=tuple(map(constant, arrays)),
+    )
+
+
+def _with_table(call: relay.Call) -> _Packed | None:
+    """Function for a call that takes rows from a table of bytes; None where it takes none."""
+    stored = computed_in_float32(call.op)
+    function, calls = stored.computed, all_calls(stored.computed.body)
+    places = {parameter: number for number, parameter in enumerate(function.params)}
+    read = [each.args[0] for each in calls if is_call_of(each, "take")]
+    if len(read) != 1 or sum(list(each.args).count(read[0]) for each in calls) != 1:
+        return None
+    table = places.get(read[0])
+    if table is None or table in stored.parameters or not _is_weight(call, table):
+        return None
+    numbers = values_of(call.args[table])
+    whole = numbers.reshape(1, -1)
+    if not may_be_steps(whole[0, :LEAST_BLOCK]):
+        return None
+    found = in_blocks(whole, whole.size)
+    if found is None:
+        return None
+    type_ = StoredType(dtype="int8", scale=found.scales.item(), zero_point=int(found.zeros.item()))
+    steps = (found.steps.astype("int16") + MIDDLE).astype("uint8").reshape(numbers.shape)
+    return _Packed(
+        function=with_stored_types(
+            function, {**stored.parameters, table: type_.unsigned()}, stored.result
+        ),
+        weight=table,
+        constants=(constant(steps),),
     )
