@@ -28,6 +28,7 @@ from tvm_ios.relay.dataflow import (
 )
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.packed_product import Packing, packed_dense
+from tvm_ios.relay.functions.primitive import type_elements
 from tvm_ios.relay.functions.stored_types import (
     StoredFunction,
     computed_in_float32,
@@ -67,7 +68,7 @@ def may_read_bytes(call: relay.Call) -> bool:
         return False
     if math.prod(weight.data.shape) < LEAST_WEIGHTS or str(weight.data.dtype) != FLOAT32:
         return False
-    if math.prod(map(int, call.checked_type.shape[:-1])) > MOST_ROWS:
+    if not _has_few_rows(call):
         return False
     values = np.from_dlpack(weight.data)  # its own memory: weights may be large
     return may_be_steps((values.T if turned else values)[0, :LEAST_BLOCK])
@@ -121,10 +122,12 @@ def _packed(call: relay.Call, target: tvm.target.Target) -> _Packed | None:
     if len(products) != 1:
         return None
     (product,) = products
+    if not _has_few_rows(product):
+        return None
     *rows, outputs = (int(extent) for extent in product.checked_type.shape)
     places = {parameter: number for number, parameter in enumerate(function.params)}
     data, weight = (places.get(argument) for argument in product.args)
-    if math.prod(rows) > MOST_ROWS or data is None or weight is None or data == weight:
+    if data is None or weight is None or data == weight:
         return None
     if not stored.parameters.keys().isdisjoint((data, weight)) or not _is_weight(call, weight):
         return None
@@ -137,6 +140,12 @@ def _packed(call: relay.Call, target: tvm.target.Target) -> _Packed | None:
     panel = tile_for(math.prod(rows), outputs, target).panel
     packing = Packing(outputs=outputs, panel=panel, block=found.block)
     return _function(stored, product, weight, packing, found.packed(panel), target)
+
+
+def _has_few_rows(product: relay.Call) -> bool:
+    """True for a product of some rows, but not many; none are told where a shape is dynamic."""
+    elements = type_elements(product.checked_type)
+    return 0 < elements <= MOST_ROWS * int(product.checked_type.shape[-1])
 
 
 def _is_weight(call: relay.Call, place: int) -> bool:
