@@ -11,7 +11,15 @@ from tvm_ios.relay import prepare
 from tvm_ios.relay.dataflow import all_calls, kernel_calls
 from tvm_ios.relay.functions.quantised import fake_quantize
 
-__all__ = ["evaluated", "fused_operators", "quantised_images", "random_arrays", "typed"]
+__all__ = [
+    "evaluated",
+    "fused_operators",
+    "quantised_images",
+    "random_arrays",
+    "steps_of_weights",
+    "typed",
+    "weights_of_bytes",
+]
 
 
 def typed(expression: relay.Expr) -> tvm.IRModule:
@@ -73,3 +81,33 @@ def quantised_images() -> tvm.IRModule:
     pooled = relay.nn.global_avg_pool2d(relay.nn.max_pool2d(last, (2, 2), strides=(2, 2)))
     flat = rounded(relay.nn.batch_flatten(pooled), 0.01)
     return typed(relay.Function([data], relay.nn.dense(flat, weights(24, 32))))
+
+
+def steps_of_weights(*shape: int, block: int = 0, least: int = -127, seed: int = 0) -> np.ndarray:
+    """Weights ``(outputs, inputs)`` that are whole steps of a byte, from a least one on.
+
+    Each block of a row has a scale of its own; a whole row has where no block is told.
+    """
+    random = np.random.default_rng(seed)
+    outputs, inputs = shape
+    block = block or inputs
+    steps = random.integers(least, min(127, least + 255), (outputs, -(-inputs // block), block))
+    steps[..., 0] = least
+    steps[..., 1] = min(127, least + 255)
+    scales = random.uniform(5e-4, 2e-3, (*steps.shape[:2], 1)).astype("float32")
+    numbers = steps.astype("float32") * scales
+    return numbers.reshape(outputs, -1)[:, :inputs].copy()
+
+
+def weights_of_bytes() -> tvm.IRModule:
+    """A network for ``data`` of (1, 16, 12, 12) whose weights alone are quantised."""
+
+    def layer(value: relay.Expr, *shape: int, **how: int) -> relay.Call:
+        return relay.nn.dense(value, relay.const(steps_of_weights(*shape, **how)))
+
+    data = relay.var("data", shape=(1, 16, 12, 12))
+    rows = relay.nn.relu(layer(relay.reshape(data, (16, 144)), 512, 144))
+    gate, up = (layer(rows, 640, 512, block=32, least=at, seed=-at) for at in (-128, -100))
+    hidden = relay.sigmoid(gate) * up
+    both = relay.concatenate([layer(hidden, 200, 640, least=-8), gate], axis=1)
+    return tvm.IRModule.from_expr(relay.Function([data], both))

@@ -33,7 +33,7 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["FORMS", "BuildCandidate", "Changed", "ModelChange", "all_candidates", "changes_for"]
 
-FORMS = 10
+FORMS = 11
 """Version of the changes: counted up when one of them, or ``prepare`` after them, makes something
 else, or they are raced in another way, which outdates old choices."""
 

@@ -7,7 +7,9 @@ from tvm import relay, tir
 
 from tvm_ios.relay.attention import attention_kernel
 from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.functions.packed_product import PACKED_DENSE
 from tvm_ios.relay.grouped import OPERATORS, grouped_kernel
+from tvm_ios.relay.packed_products import packed_kernel
 from tvm_ios.relay.row_kernels import row_kernel
 
 __all__ = ["own_kernel"]
@@ -29,6 +31,8 @@ def own_kernel(
     names = [call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)]
     if not NORMS.isdisjoint(names):
         kernel = attention_kernel(function, target) or row_kernel(function, target)
+    elif PACKED_DENSE in names:
+        kernel = packed_kernel(function, target)
     else:
         kernel = None if OPERATORS.isdisjoint(names) else grouped_kernel(function, target)
     if kernel is None:

@@ -35,6 +35,7 @@ from tvm_ios.relay.transforms.empty_tensors import fold_empty_tensors
 from tvm_ios.relay.transforms.pipeline import UNSHARER, may_be_held_back, optimize
 from tvm_ios.relay.transforms.products.shared_matrices import multiply_rows_at_once
 from tvm_ios.relay.transforms.quantised.float32_products import float32_products
+from tvm_ios.relay.transforms.quantised.packed_weights import with_packed_weights
 from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers, in_whole_numbers
 from tvm_ios.relay.transforms.simplify import adds_to_itself
 from tvm_ios.relay.transforms.spellings.one_spelling import in_one_spelling
@@ -169,11 +170,14 @@ def prepare(
         sunk=fused.sunk,
         notes=tuple(notes),
     )
-    if not quantised:
+    if quantised:
+        never = _why_never_whole(chosen)
+        module = in_whole_numbers(made.extraction, products=not never)
+        made = replace(made, module=module, never_whole=never)
+    if not bits_may_change() or is_gpu_target(chosen) or not may_be_held_back():
         return made
-    never = _why_never_whole(chosen)
-    module = in_whole_numbers(made.extraction, products=not never)
-    return replace(made, module=module, never_whole=never)
+    module = with_packed_weights(made.extraction, chosen)
+    return made if module.same_as(made.extraction.module) else replace(made, module=module)
 
 
 def _why_never_whole(target: tvm.target.Target) -> str:

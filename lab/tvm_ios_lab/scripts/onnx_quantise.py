@@ -15,12 +15,48 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.calibrate import CalibrationDataReader
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 NAMES = ("bert_4_layers", "mobilenetv2_100", "resnet18", "vit_4_layers")
+
+
+def _in_blocks(source: str, target: str, *, bits: int) -> None:
+    """Quantise weights of products by blocks of 32, symmetrically, and nothing else."""
+    made = MatMulNBitsQuantizer(source, bits=bits, block_size=32, is_symmetric=True)
+    made.process()
+    onnx.save(made.model.model, target)
+
+
+def _by_column(source: str, target: str) -> None:
+    """Quantise weights of products by column, as constants that DequantizeLinear reads."""
+    model = onnx.load(source)
+    weights = {each.name: each for each in model.graph.initializer}
+    read = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"} & {*weights}
+    for name in sorted(read):
+        weight = numpy_helper.to_array(weights[name])
+        scale = np.abs(weight).max(axis=0) / np.float32(127)
+        steps = np.rint(weight / np.where(scale == 0, np.float32(1), scale)).astype("int8")
+        model.graph.initializer.remove(weights[name])
+        given = [f"{name}_steps", f"{name}_scale"]
+        model.graph.initializer.extend(
+            map(numpy_helper.from_array, (steps, scale), given),
+        )
+        model.graph.node.insert(0, helper.make_node("DequantizeLinear", given, [name], axis=1))
+    onnx.save(model, target)
+
+
+WEIGHTS: dict[str, Callable[..., None]] = {
+    "weights_4": partial(_in_blocks, bits=4),
+    "weights_8": partial(_in_blocks, bits=8),
+    "weights_8_qdq": _by_column,
+}
+"""Forms in which weights alone are quantised, as those of language models are."""
 FORMS: dict[str, Callable[..., None]] = {
+    **WEIGHTS,
     "dynamic": partial(quantize_dynamic, weight_type=QuantType.QInt8),
     "qdq_per_channel": partial(
         quantize_static,
@@ -43,6 +79,8 @@ FORMS: dict[str, Callable[..., None]] = {
     ),
 }
 """Functions that quantise, by the part that they add to a file's name."""
+WITHOUT_SAMPLES = frozenset({"dynamic", *WEIGHTS})
+"""Forms that need no ranges of values."""
 
 
 class Samples(CalibrationDataReader):  # type: ignore[misc]
@@ -79,7 +117,9 @@ def main() -> None:
             if not path.exists():
                 if not cleaned.exists():
                     quant_pre_process(str(plain), str(cleaned), skip_symbolic_shape=True)
-                samples = {} if form == "dynamic" else {"calibration_data_reader": Samples(plain)}
+                samples = (
+                    {} if form in WITHOUT_SAMPLES else {"calibration_data_reader": Samples(plain)}
+                )
                 quantise(str(cleaned), str(path), **samples)
         cleaned.unlink(missing_ok=True)
 

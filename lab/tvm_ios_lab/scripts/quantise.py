@@ -20,7 +20,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from tvm_ios_lab.peers.network import read_case, write_case
 from tvm_ios_lab.peers.subject import EXPORTED, Subject
-from tvm_ios_lab.scripts.onnx_quantise import FORMS, Samples
+from tvm_ios_lab.scripts.onnx_quantise import FORMS, WITHOUT_SAMPLES, Samples
 
 __all__ = ["main", "quantise"]
 
@@ -36,7 +36,7 @@ def quantise(name: str, folder: Path, target: Path, form: str) -> Path:
     write_case(replace(case, network=network, weights={}), made)
     cleaned = made / "cleaned.onnx"
     quant_pre_process(str(source / _FILE), str(cleaned), skip_symbolic_shape=True)
-    samples = {} if form == "dynamic" else {"calibration_data_reader": Samples(cleaned)}
+    samples = {} if form in WITHOUT_SAMPLES else {"calibration_data_reader": Samples(cleaned)}
     FORMS[form](str(cleaned), str(made / _FILE), **samples)
     cleaned.unlink()
     return made

@@ -18,7 +18,7 @@ from tvm import relay
 
 import tvm_ios
 from tests.onnx.cut_models import ENDS
-from tests.relay_modules import quantised_images
+from tests.relay_modules import quantised_images, weights_of_bytes
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.cli.main import main
 from tvm_ios.compile.built_model import build_prepared
@@ -383,11 +383,13 @@ def test_a_program_without_a_tvm_says_so(built, model, folder):
     assert "there is no TVM runtime: link with -ltvm_runtime" in done.stderr
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "weights"])
 @pytest.mark.parametrize("library", ["kernels", "oneDNN"])
 def test_models_of_other_numbers_compute_the_same_bits(built, folder, library, precision):
     if precision == "int8":
         prepared = prepare(quantised_images(), None, host_target())
+    elif precision == "weights":
+        prepared = prepare(weights_of_bytes(), None, host_target())
     else:
         prepared = prepare(images(), None, host_target())
         prepared = with_low_precision(prepared, low_precision_of(prepared.extraction))

@@ -9,7 +9,8 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.dataflow import all_calls, is_call_of
+from tvm_ios.relay.functions.packed_product import PACKED_DENSE
 from tvm_ios.relay.functions.quantised import is_whole_weight
 from tvm_ios.relay.functions.stored_types import computed_in_float32
 
@@ -83,7 +84,8 @@ def analyse_primitive(function: relay.Function, digest: str | None = None) -> Pr
         flops=sum(flops_of(call) for call in calls),
         memory_bytes=sum(map(type_bytes, types)) + type_bytes(function.body.checked_type),
         output_elements=type_elements(function.body.checked_type),
-        whole=any(map(is_whole_weight, all_calls(function.body))),
+        whole=any(map(is_whole_weight, all_calls(function.body)))
+        and not any(is_call_of(call, PACKED_DENSE) for call in calls),
         workload=f"{kind}-{digest or kernel_digest(function)}",
     )
 

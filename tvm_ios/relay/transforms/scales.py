@@ -4,7 +4,8 @@ TVM's FoldScaleAxis multiplies the weights of a convolution or product if its da
 multiplied by a value a channel. Where that value is computed in every run, as the gate of a
 squeeze-and-excite block, or a hard swish in front of a product of one row, the weights are scaled
 and laid out anew in every run, too. A marker that the pass does not look through holds such a
-product back; it is removed before operators are fused.
+product back; it is removed before operators are fused. Another one keeps scales of the data out of
+weights that are to stay bytes: they would be whole steps no more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tvm_ios.relay.dataflow import (
     rebuild,
     with_body,
 )
+from tvm_ios.relay.transforms.quantised.packed_weights import may_read_bytes
 
 __all__ = ["free_scales", "hold_scales"]
 
@@ -35,7 +37,7 @@ SCALING = 2
 
 
 def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRModule, int]:
-    """Module with markers around products with gates, and the number of markers.
+    """Module with markers around products with gates, and before weights of bytes; their number.
 
     A product gets no marker behind it where it is larger than the weights it would go into.
     ``params`` are the parameters among the inputs.
@@ -51,6 +53,9 @@ def hold_scales(module: tvm.IRModule, params: Collection[str]) -> tuple[tvm.IRMo
 
     def mark(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
         nonlocal held
+        if may_read_bytes(call):
+            held += 1
+            return copy_call(call, [_marked(arguments[0]), *arguments[1:]])
         gated = is_call_of(call, "multiply") and all(each in computed for each in call.args)
         if not gated:
             return copy_call(call, arguments)

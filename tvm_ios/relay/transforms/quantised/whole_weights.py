@@ -34,7 +34,7 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.functions.quantised import fake_quantize, is_fake_quantize, stored_type_of
 from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 
-__all__ = ["WholeWeights", "steps_of_weights", "whole_weights_of"]
+__all__ = ["MOST", "NEAR", "WHOLE", "WholeWeights", "steps_of_weights", "whole_weights_of"]
 
 WHOLE = StoredType(dtype="int8")
 """Type of weights, of which each stands for itself."""
@@ -222,11 +222,12 @@ def whole_weights_of(call: relay.Call) -> WholeWeights | None:
 
 
 def steps_of_weights(
-    weights: np.ndarray, axes: Sequence[int]
+    weights: np.ndarray, axes: Sequence[int], first: Sequence[int] = ()
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Whole numbers in int16, and a scale for each channel; None where weights are no such steps.
 
     They fit into int8, or are sums of two numbers that do. ``axes`` are those of the channels.
+    ``first`` are numbers of steps that the largest weight of a channel likely is.
     """
     others = [axis for axis in range(weights.ndim) if axis not in axes]
     rows = np.transpose(weights, [*axes, *others]).reshape(
@@ -237,7 +238,7 @@ def steps_of_weights(
     scales[largest == 0] = 1
     sample = rows[:, :: max(1, rows.shape[1] // SAMPLE)]
     # Steps of half the size are whole as well, so that int8 comes first.
-    for count in (*range(MOST, 0, -1), *range(MOST + 1, MOST_OF_TWO + 1)):
+    for count in (*first, *range(MOST, 0, -1), *range(MOST + 1, MOST_OF_TWO + 1)):
         rest = np.flatnonzero(scales == 0)
         if not rest.size:
             break

@@ -1,0 +1,102 @@
+"""A fused function that begins with a product by packed weights as one kernel."""
+
+from __future__ import annotations
+
+import math
+
+import tvm
+from tvm import relay, te, tir
+from tvm.target.codegen import target_has_features
+
+from tvm_ios.relay.dataflow import all_calls, is_call_of
+from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packing_of
+from tvm_ios.relay.grouped.following import element_after
+from tvm_ios.relay.packed_products.emission import Product, Tile
+from tvm_ios.relay.row_kernels.calling_convention import as_row, lowered_kernel
+from tvm_ios.relay.row_kernels.tensors import flat_index, shape_of, tensors_of
+from tvm_ios.relay.row_kernels.values import UnsuitableError
+
+__all__ = ["packed_kernel", "packed_product", "tile_for"]
+
+WIDE = "avx512f"
+"""LLVM's name of what processors have that compute with vectors of 16 numbers, in 32 registers."""
+
+
+def tile_for(rows: int, outputs: int, target: tvm.target.Target) -> Tile:
+    """Tile of a product of some rows and columns, by the vectors of a target."""
+    lanes, registers = (16, 32) if target_has_features(WIDE, target) else (8, 16)
+    return Tile.of(rows, outputs, lanes, registers)
+
+
+def packed_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimFunc | None:
+    """Lowered kernel of a fused, typed function; None where these loops do not suit.
+
+    The function is a product by packed weights, and element-wise operators after it. Uses the
+    PassContext in force. What it calls is left for
+    :func:`~tvm_ios.kernels.vector_math.with_arithmetic`.
+    """
+    found = packed_product(function, target)
+    if found is None:
+        return None
+    buffers, product = found
+    return lowered_kernel("packed_kernel", buffers, product.statement(), target)
+
+
+def packed_product(
+    function: relay.Function, target: tvm.target.Target
+) -> tuple[list[tir.Buffer], Product] | None:
+    """Buffers of a kernel's arguments, the result last, and its product; None without kernel."""
+    products = [each for each in all_calls(function.body) if is_call_of(each, PACKED_DENSE)]
+    if len(products) != 1 or not set(products[0].args) <= set(function.params):
+        return None
+    try:
+        return _product(function, products[0], target)
+    except UnsuitableError:
+        return None
+
+
+def _product(
+    function: relay.Function, call: relay.Call, target: tvm.target.Target
+) -> tuple[list[tir.Buffer], Product]:
+    made = te.placeholder(call.checked_type.shape, "float32", "product")
+    with target:
+        inputs, result = tensors_of(function, target, {call: made})
+    if shape_of(result) != shape_of(made) or result.dtype != "float32":
+        raise UnsuitableError
+    buffers = {name: _buffer(operation.output(0), name) for operation, name in inputs.items()}
+    rows = {name: as_row(buffer) for name, buffer in buffers.items()}
+    written = _buffer(result, "result")
+    total = tir.Var("total", "float32")
+    axes = [tir.Var(f"axis{number}", "int32") for number in range(len(result.shape))]
+    named = {operation: rows[name] for operation, name in inputs.items()}
+    element = element_after(made, total, named, result, axes)
+    *above, inputs_of_row = (int(extent) for extent in call.args[0].checked_type.shape)
+    count, packing = math.prod(above), packing_of(call.attrs)
+    written_row = as_row(written)
+
+    def write(value: tir.PrimExpr, row: tir.PrimExpr, column: tir.PrimExpr) -> tir.Stmt:
+        indices = [column]
+        for extent in reversed(above):
+            indices.insert(0, tir.indexmod(row, extent))
+            row = tir.indexdiv(row, extent)
+        at = {total: value, **dict(zip(axes, indices, strict=True))}
+        place = flat_index(shape_of(result), indices)
+        return tir.BufferStore(written_row, tir.stmt_functor.substitute(element, at), [place])
+
+    data, weight, scales, *zeros = (rows[argument.name_hint] for argument in call.args)
+    product = Product(
+        rows=count,
+        inputs=inputs_of_row,
+        packing=packing,
+        tile=tile_for(count, packing.outputs, target),
+        data=data,
+        weight=weight,
+        scales=scales,
+        zeros=zeros[0] if zeros else None,
+        write=write,
+    )
+    return [*buffers.values(), written], product
+
+
+def _buffer(tensor: te.Tensor, name: str) -> tir.Buffer:
+    return tir.decl_buffer(shape_of(tensor), tensor.dtype, name)
