@@ -1,9 +1,9 @@
 """Overhead of operators below 2 µs: ``python -m tvm_ios_lab.scripts.small_operators [NAME ...]``.
 
-Each network has up to hundreds of lookups, pooled sums, small products and concatenations. A run of it
-takes turns with a bare C loop over the same kernel calls, in sequential order on one lane and as a list
-on two. The overhead is what a run takes more than the loop over the calls of its longest lane, by the
-number of these calls. Rounds go to ``lab/results/small_operators.json``.
+Each network has up to hundreds of lookups, pooled sums, small products and concatenations. A run
+takes turns with a bare C loop over the same kernel calls, in sequential order on one lane and as a
+list on two. The overhead is what a run takes more than the loop over the calls of its longest lane,
+by the number of these calls; of each the least counts, since others only add. Rounds go to ``lab/results/small_operators.json``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tvm_ios.support.c_compiler import NativeSource
 from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
-__all__ = ["NETWORKS", "Network", "main"]
+__all__ = ["NETWORKS", "Network", "as_text", "lookups", "main", "measured"]
 
 BARE = NativeSource(Path(__file__).with_suffix(".c"))
 RESULT = RESULTS / "small_operators.json"
 ROUNDS, SAMPLE_NS, PRICE_RUNS = 41, 2_000_000, 500
-_ROWS = 10_000
+_ROWS = 1000
 _INPUT = "numbers"
 
 
@@ -147,8 +147,8 @@ class Calls:
 
     def of_lanes(self) -> list[list[int]]:
         """Numbers of the calls of each lane."""
-        groups, found = self._lane.plan.groups, [[] for _ in range(self._lane.lanes)]
-        for group in groups:
+        found: list[list[int]] = [[] for _ in range(self._lane.lanes)]
+        for group in self._lane.plan.groups:
             found[group.lane].extend(group.launches)
         return found
 
@@ -189,15 +189,13 @@ def _prices(calls: Calls, numbers: Sequence[int]) -> dict[int, int]:
 def _listed(model: Any, prices: dict[int, int]) -> Any:
     """List of a model's operators on two lanes, by their prices."""
     names = {launch.operator: number for number, launch in enumerate(model.plan.launches)}
-    alone = [
-        prices.get(names.get(operator.name, -1), 0) for operator in model.graph.operators
-    ]
+    alone = [prices.get(names.get(operator.name, -1), 0) for operator in model.graph.operators]
     times = OperatorTimes(alone_ns=alone, helped_ns=alone)
     return list_schedule(model.graph, times, lanes=2, start=model.schedule)
 
 
-def _measured(name: str, network: Network) -> Iterator[dict[str, Any]]:
-    """Rounds of both orders of a network."""
+def measured(name: str, network: Network, rounds_each: int = ROUNDS) -> Iterator[dict[str, Any]]:
+    """Rounds of both orders of a network, whose outputs have to be equal."""
     options = TuneOptions(build=BuildOptions(libraries=()))
     mod = network.module()
     model = tvm_ios.compile_schedule(mod, {}, lanes=1, options=options)
@@ -217,10 +215,12 @@ def _measured(name: str, network: Network) -> Iterator[dict[str, Any]]:
             loops = [calls.loop(numbers) for numbers in lanes]
             runs = [max(1, SAMPLE_NS // max(1, executor.time_ns(50) // 50))] * (1 + len(loops))
             timed = [executor.time_ns, *loops]
-            rounds = [
-                [time_ns(many) / many for time_ns, many in zip(timed, runs, strict=True)]
-                for _ in range(ROUNDS)
-            ]
+            rounds, ping_pongs = [], []
+            for _ in range(rounds_each):
+                rounds.append(
+                    [time_ns(many) / many for time_ns, many in zip(timed, runs, strict=True)]
+                )
+                ping_pongs.append(executor.ping_pong_ns())
         np.testing.assert_array_equal(outputs[0], outputs[-1])
         yield {
             "network": name,
@@ -228,37 +228,31 @@ def _measured(name: str, network: Network) -> Iterator[dict[str, Any]]:
             "operators": [len(numbers) for numbers in lanes],
             "longest_operator_ns": max(prices.values()),
             "rounds_ns": rounds,
+            "ping_pongs_ns": ping_pongs,
         }
 
 
-def overhead_ns(record: dict[str, Any]) -> float:
-    """Nanoseconds of overhead of an operator: median over the rounds."""
-    longest = max(range(len(record["operators"])), key=lambda at: median(_column(record, at)))
-    operators = record["operators"][longest]
-    return median((row[0] - row[1 + longest]) / operators for row in record["rounds_ns"])
-
-
-def _column(record: dict[str, Any], lane: int) -> list[float]:
-    return [row[1 + lane] for row in record["rounds_ns"]]
+def as_text(record: dict[str, Any]) -> str:
+    """Line with the least times of a network's rounds, and the overhead of an operator."""
+    run_us, *loops_us = (min(column) / 1e3 for column in zip(*record["rounds_ns"], strict=True))
+    longest = loops_us.index(max(loops_us))
+    overhead_ns = (run_us - loops_us[longest]) * 1e3 / record["operators"][longest]
+    bare = " and ".join(f"{loop_us:.2f}" for loop_us in loops_us)
+    return (
+        f"{record['network']}, {record['order']}: {sum(record['operators'])} operators, longest "
+        f"{record['longest_operator_ns'] / 1e3:.2f} us; run {run_us:.2f} us, bare {bare} us, "
+        f"overhead of an operator {overhead_ns:.0f} ns "
+        f"(ping-pong {median(record['ping_pongs_ns']):.0f} ns)"
+    )
 
 
 def main(names: Sequence[str] = ()) -> None:
     """Measure networks, all where none are named, and print and store the rounds of all."""
     records = []
-    for name, network in NETWORKS.items():
-        if names and name not in names:
-            continue
-        for record in _measured(name, network):
+    for name in names or NETWORKS:
+        for record in measured(name, NETWORKS[name]):
             records.append(record)
-            run_us = median(row[0] for row in record["rounds_ns"]) / 1e3
-            loops = [median(_column(record, at)) / 1e3 for at in range(len(record["operators"]))]
-            print(
-                f"{name:20s} {record['order']:10s} {record['operators']!s:12s} operators, the longest "
-                f"{record['longest_operator_ns'] / 1e3:.2f} us; run {run_us:.2f} us, bare "
-                f"{' and '.join(f'{loop:.2f}' for loop in loops)} us; "
-                f"{overhead_ns(record):.0f} ns of overhead each",
-                flush=True,
-            )
+            print(as_text(record), flush=True)
     if not names:
         origin = Measurement.here(program_command("tvm_ios_lab.scripts.small_operators")).origin()
         RESULT.write_text(json.dumps({**origin, "networks": records}, indent=1) + "\n")
