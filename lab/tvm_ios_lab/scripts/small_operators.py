@@ -3,7 +3,8 @@
 Each network has up to hundreds of lookups, pooled sums, small products and concatenations. A run
 takes turns with a bare C loop over the same kernel calls, in sequential order on one lane and as a
 list on two. The overhead is what a run takes more than the loop over the calls of its longest lane,
-by the number of these calls; of each the least counts, since others only add. Rounds go to ``lab/results/small_operators.json``.
+by the number of these calls; of each the least counts, since others only add. Rounds go to
+``lab/results/small_operators.json``.
 """
 
 from __future__ import annotations
