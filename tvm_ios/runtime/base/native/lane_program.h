@@ -275,11 +275,19 @@ static int32_t running_behind(const PlanImage* image, int32_t group, const int32
   return count;
 }
 
+/* Whether a group is the only one that waits for the group before it, and waits for no other one. */
+static int continues(const PlanImage* image, const int32_t* waits, int32_t group) {
+  int32_t begin = group ? image->successor_rows[group - 1] : 0;
+  return group && waits[group] == 1 && image->successor_rows[group] == begin + 1 &&
+         image->successors[begin] == group;
+}
+
 /* A program of the groups of some parts of a plan, of all where parts is 0, on as many lanes as
  * there are homes; the plan must outlive it. NULL without memory.
  *
  * Groups keep the order that those of other parts give them: what shares bytes of the arena is never
- * alive together in this order, and would be in one of data alone. */
+ * alive together in this order, and would be in one of data alone. A chain of groups of one lane is one
+ * group of the program, so sequential order has no counts between operators. */
 Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
                               TraceRow* trace) {
   const PlanImage* image = &plan->image;
@@ -287,29 +295,33 @@ Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes
   int32_t groups = image->header->num_groups, running = 0, count = 0;
   size_t row = (size_t)groups + 1;
   Launch** launches = malloc(sizeof *launches * ((size_t)image->rows[groups] + 1));
-  int32_t* homes = calloc(6 * row, sizeof *homes);
+  int32_t* homes = calloc(7 * row, sizeof *homes);
   int32_t *rows = homes + row, *numbers = rows + row, *marks = numbers + row, *stack = marks + row;
-  int32_t *successor_rows = stack + row, *successors = NULL;
+  int32_t *successor_rows = stack + row, *waits = successor_rows + row, *successors = NULL;
   Program* program = NULL;
   if (!launches || !homes) goto done;
+  for (int32_t i = 0; i < image->successor_rows[groups]; ++i) ++waits[image->successors[i]];
   for (int32_t i = 0; i < groups; ++i) {
     numbers[i] = -1;
     if (parts && !(parts & image->groups[i].parts)) continue;
     /* What was scheduled for more lanes runs on these, too. */
-    homes[running] = image->groups[i].home % num_homes;
+    int32_t home = image->groups[i].home % num_homes;
+    if (!continues(image, waits, i) || numbers[i - 1] < 0 || homes[running - 1] != home)
+      homes[running++] = home;
     for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at) launches[count++] = &from[at];
-    numbers[i] = running++;
+    numbers[i] = running - 1;
     rows[running] = count;
   }
+  numbers[groups] = -1;
   for (int32_t i = 0; i < groups; ++i)
-    if (numbers[i] >= 0)
+    if (numbers[i] >= 0 && numbers[i + 1] != numbers[i])
       successor_rows[numbers[i] + 1] =
           successor_rows[numbers[i]] +
           running_behind(image, i, numbers, marks, 2 * i + 1, stack, NULL);
   successors = malloc(sizeof *successors * ((size_t)successor_rows[running] + 1));
   if (!successors) goto done;
   for (int32_t i = 0; i < groups; ++i)
-    if (numbers[i] >= 0)
+    if (numbers[i] >= 0 && numbers[i + 1] != numbers[i])
       running_behind(image, i, numbers, marks, 2 * i + 2, stack,
                      successors + successor_rows[numbers[i]]);
   program = tvm_ios_program_create(running, launches, rows, successor_rows, successors, homes,
