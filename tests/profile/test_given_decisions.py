@@ -21,7 +21,7 @@ def given(built, schedule, file="peer.json"):
 
 
 def racer(built, schedule):
-    return Racer(built=built, schedule=schedule, records="", compiled=lambda: None)
+    return Racer(built=built, schedule=schedule, records="", lower=lambda _: None)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_pricing_and_races_of_a_call_wait_once(
     with call.open() as session:
         assert len(race({"one": model}, options=options, session=session).rounds) == 6
         assert call.patience.spent_ns == spent_ns
-        racer = Racer(built=branching_built, schedule=in_order, records="", compiled=lambda: model)
+        racer = Racer(built=branching_built, schedule=in_order, records="", lower=lambda _: model)
         last = run_last_race({Contestant.SEQUENTIAL: racer}, session, call)
         # Of rounds there are more than 6, but where others had the cores while it waited.
         assert len(last.rounds) >= 6

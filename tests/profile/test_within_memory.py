@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pytest
@@ -56,8 +56,8 @@ def built():
 
 
 def racer(built, schedule):
-    compiled = cache(partial(lower_schedule, built, schedule, lanes=2))
-    return Racer(built=built, schedule=schedule, records="", compiled=compiled, prices_ns=(1,))
+    lower = partial(lower_schedule, built, lanes=2)
+    return Racer(built=built, schedule=schedule, records="", lower=lower, prices_ns=(1,))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def megabytes(racers, who):
 
 
 def limit(limit_mb):
-    return MemoryLimit(limit_mb=limit_mb, compiler=partial(lower_schedule, lanes=2))
+    return MemoryLimit(limit_mb=limit_mb)
 
 
 def test_without_a_limit_and_within_it_all_stay_as_they_are(racers):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.plan_of import hand_over_of
@@ -17,14 +16,12 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import connected
 from tvm_ios.core.parts import Part
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.plan.part_masks import launch_masks
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.race import compiled_for
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.cpu.part_times import least_ns_alone
 from tvm_ios.search.list_schedule import list_schedule, mixed_list
@@ -43,7 +40,6 @@ def part_contestant(
     racers: Mapping[Contestant, Racer],
     main: ScheduledBuild,
     parts: Sequence[Part],
-    session: MeasuringSession,
     call: MeasuringCall,
 ) -> dict[Contestant, Racer]:
     """List of a joined network in which each part is as it is faster alone.
@@ -56,21 +52,17 @@ def part_contestant(
     components = connected(range(len(prices.graph)), prices.graph.predecessor_masks())
     if len(components) == 1 or call.lanes == 1 or not call.budget.allows(NEEDED_S):
         return {}
-    compiled = partial(compiled_for, session, main.built, lanes=call.lanes, database=call.database)
     listed = _lists_in_turn(prices, ordered.schedule, components, lanes=call.lanes)
     with call.stage("compare", call.to_profile):
         plan, in_order_ns = _timed(ordered.compiled(), parts)
-        _, as_lists_ns = _timed(compiled(listed), parts)
+        _, as_lists_ns = _timed(ordered.lower(listed), parts)
     wanted = {name for name, ns in as_lists_ns.items() if ns < WORTH_A_LIST * in_order_ns[name]}
     _LOG.info("faster alone as a list: %s", ", ".join(sorted(wanted)) or "no part")
     chosen = _operators_of(plan, wanted, prices.graph, components)
     schedule = mixed_list(listed, ordered.schedule, chosen) if chosen else None
     if schedule is None:
         return {}
-    racer = replace(
-        ordered, schedule=schedule, compiled=cache(partial(compiled, schedule)), prices_ns=()
-    )
-    return {Contestant.PARTS: racer}
+    return {Contestant.PARTS: replace(ordered, schedule=schedule, prices_ns=())}
 
 
 def _lists_in_turn(

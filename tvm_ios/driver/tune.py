@@ -392,7 +392,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             racers = racers_of(main, session, call)
             # Parts are timed alone on this machine only.
             local_parts = () if options.device.is_remote else call.answers.parts
-            racers |= part_contestant(racers, main, local_parts, session, call)
+            racers |= part_contestant(racers, main, local_parts, call)
             racers |= decided.racers(racers, main, session, call)
             racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
             if tuned is not None:

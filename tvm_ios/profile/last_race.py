@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
@@ -60,16 +60,24 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Racer:
-    """A contestant, before its schedule is compiled."""
+    """A contestant, before its schedule is compiled.
+
+    With another schedule it is another one: ``replace(racer, schedule=…, prices_ns=())``.
+    """
 
     built: BuiltModel
     schedule: InterOpSchedule
     records: str
     """Digest of the tuning records it is compiled under, for kernels of merged stages."""
-    compiled: Callable[[], CompiledModel]
-    """Returns the compiled contestant; the same model each time."""
+    lower: Callable[[InterOpSchedule], CompiledModel]
+    """Compiles a schedule of :attr:`built`."""
     prices_ns: tuple[int | None, ...] = ()
     """Known prices of its stages in nanoseconds; empty where other kernels run than were priced."""
+    compiled: Callable[[], CompiledModel] = field(init=False)
+    """Returns the compiled contestant; the same model each time."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compiled", cache(partial(self.lower, self.schedule)))
 
     @property
     def promised_ns(self) -> int | None:
@@ -90,16 +98,16 @@ def racers_of(
     if alike:
         _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
     records, first = applied_records_digest(), call.answers.first
-    compiled: Callable[[InterOpSchedule], CompiledModel]
-    compiled = partial(compiled_for, session, found.built, lanes=call.lanes, database=call.database)
+    lower: Callable[[InterOpSchedule], CompiledModel]
+    lower = partial(compiled_for, session, found.built, lanes=call.lanes, database=call.database)
     if found.prices is None and first is not None and first.model.kernels is found.built.kernels:
-        compiled = {found.schedules[Contestant.SEQUENTIAL.value]: first.model}.__getitem__
+        lower = {found.schedules[Contestant.SEQUENTIAL.value]: first.model}.__getitem__
     return {
         Contestant(name): Racer(
             built=found.built,
             schedule=schedule,
             records=records,
-            compiled=cache(partial(compiled, schedule)),
+            lower=lower,
             prices_ns=() if name == Contestant.OWN_KERNELS.value else found.known_ns(schedule),
         )
         for name, schedule in distinct.items()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from typing import Self
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -35,8 +34,6 @@ class MemoryLimit:
 
     limit_mb: float | None
     """Megabytes (1e6 bytes); None sets no limit."""
-    compiler: Callable[[BuiltModel, InterOpSchedule], CompiledModel]
-    """Compiles a schedule of a build."""
     notes: list[str] = field(default_factory=list)
     """Lines on contestants that had to change for it, as they come."""
 
@@ -49,16 +46,18 @@ class MemoryLimit:
         call: MeasuringCall,
     ) -> Self:
         """Limit of a call; refused where not even sequential order of its build fits."""
-        compiler = partial(compiled_for, session, lanes=call.lanes, database=call.database)
         if limit_mb is not None:
-            plan = compiler(built, sequential_schedule(built.graph)).plan
+            ordered = sequential_schedule(built.graph)
+            plan = compiled_for(
+                session, built, ordered, lanes=call.lanes, database=call.database
+            ).plan
             if not _fits(plan, limit_mb):
                 needed_mb = math.ceil(plan.arena_bytes / _MEGABYTE * 100) / 100
                 raise OptionError(
                     f"memory_limit_mb is {limit_mb:g}, but activations need {needed_mb:.2f} MB "
                     "even in sequential order; give at least that"
                 )
-        return cls(limit_mb=limit_mb, compiler=compiler)
+        return cls(limit_mb=limit_mb)
 
     def fitting(self, racers: Mapping[Contestant, Racer]) -> dict[Contestant, Racer]:
         """Contestants within the limit, made narrower where they have to be.
@@ -76,9 +75,8 @@ class MemoryLimit:
         plan = racer.compiled().plan
         if _fits(plan, self.limit_mb):
             return racer
-        compiler = partial(self.compiler, racer.built)
         told = f"activations of {who.value} take {plan.arena_bytes / _MEGABYTE:.2f} MB"
-        narrow = _narrowed(racer.schedule, plan, self.limit_mb, compiler)
+        narrow = _narrowed(racer.schedule, plan, self.limit_mb, racer.lower)
         if narrow is None:
             self.notes.append(f"{told}, more than {self.limit_mb:g}: it does not race")
             return None
@@ -86,8 +84,7 @@ class MemoryLimit:
         self.notes.append(
             f"{told}: for {self.limit_mb:g}, {count} of its concurrent stages run in order"
         )
-        compiled = cache(partial(compiler, schedule))
-        return replace(racer, schedule=schedule, compiled=compiled, prices_ns=())
+        return replace(racer, schedule=schedule, prices_ns=())
 
 
 def _fits(plan: ExecutionPlan, limit_mb: float) -> bool:
@@ -98,7 +95,7 @@ def _narrowed(
     schedule: InterOpSchedule,
     plan: ExecutionPlan,
     limit_mb: float,
-    compiler: Callable[[InterOpSchedule], CompiledModel],
+    lower: Callable[[InterOpSchedule], CompiledModel],
 ) -> tuple[InterOpSchedule, int] | None:
     """Schedule with the fewest stages in order that fits, and their number.
 
@@ -113,7 +110,7 @@ def _narrowed(
         return _in_order(schedule, frozenset(wide[:count]))
 
     def is_enough(count: int) -> bool:
-        return _fits(compiler(narrowed(count)).plan, limit_mb)
+        return _fits(lower(narrowed(count)).plan, limit_mb)
 
     too_few, enough = 0, len(wide)
     if schedule.home_lanes or not wide or not is_enough(enough):

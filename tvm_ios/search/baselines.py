@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.errors import OptionError
 
-__all__ = ["due_first_schedule", "greedy_schedule", "make_schedule", "sequential_schedule"]
+__all__ = [
+    "due_behind",
+    "due_first_schedule",
+    "greedy_schedule",
+    "make_schedule",
+    "sequential_schedule",
+]
 
 
 def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
@@ -20,13 +26,20 @@ def sequential_schedule(graph: OperatorGraph) -> InterOpSchedule:
 
 def due_first_schedule(graph: OperatorGraph, due_ns: Mapping[int, int]) -> InterOpSchedule:
     """The schedule of one operator a stage, those that are due first with all that they need."""
-    latest_ns = [due_ns.get(index, math.inf) for index in range(len(graph))]
-    for index in range(len(graph) - 1, -1, -1):
-        for source in graph.operators[index].predecessors:
-            latest_ns[source] = min(latest_ns[source], latest_ns[index])
+    reads = [operator.predecessors for operator in graph.operators]
+    latest_ns = due_behind([due_ns.get(index, math.inf) for index in range(len(graph))], reads)
     # What an operator reads is due no later, and stays before it where both are.
     order = sorted(range(len(graph)), key=latest_ns.__getitem__)
     return make_schedule(graph, tuple(Stage(((index,),)) for index in order), "due first")
+
+
+def due_behind(due_ns: Sequence[float], reads: Sequence[Iterable[int]]) -> list[float]:
+    """Least time until which each task, or one that reads from it, is due; sources come first."""
+    latest_ns = list(due_ns)
+    for number in range(len(latest_ns) - 1, -1, -1):
+        for source in reads[number]:
+            latest_ns[source] = min(latest_ns[source], latest_ns[number])
+    return latest_ns
 
 
 def greedy_schedule(graph: OperatorGraph, max_num_streams: int = 10) -> InterOpSchedule:

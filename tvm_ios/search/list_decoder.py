@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_ios.errors import HostError, SearchError
+from tvm_ios.search.baselines import due_behind
 from tvm_ios.support.c_compiler import NativeSource
 
 __all__ = [
@@ -82,11 +83,9 @@ class ListProblem:
 
     def latest_ns(self) -> NDArray[np.int64]:
         """Least time (ns) until which each task, or one behind it, should be done."""
-        latest = np.array([task.due_ns for task in self.tasks], np.int64)
-        for number in range(len(self.tasks) - 1, -1, -1):
-            for source in self.tasks[number].sources:
-                latest[source.task] = min(latest[source.task], latest[number])
-        return latest
+        due_ns = [task.due_ns for task in self.tasks]
+        reads = [[source.task for source in task.sources] for task in self.tasks]
+        return np.array(due_behind(due_ns, reads), np.int64)
 
     def upward_ranks(self) -> NDArray[np.float64]:
         """Longest way (ns) from the start of each task to the end, with hand-overs (HEFT)."""

@@ -221,6 +221,51 @@ def test_contestants_are_our_builds_and_what_reads_such_inputs(tmp_path):
     assert contestants((Peer.OPENVINO,), 1, builds=builds)[-1].peer is Peer.OPENVINO
 
 
+def test_several_networks_have_a_joint_build_and_a_file_each(tmp_path):
+    from tvm_ios_lab.peers.peer import Peer, contestants
+
+    builds = kernels(tmp_path).builds
+    some = (Peer.ONNXRUNTIME_STOPS, Peer.ONNXRUNTIME_THREADS, Peer.OURS, Peer.OURS_JOINT)
+    who = contestants(some, 2, builds=builds, several=True, one_thread=False)
+    assert [one.name for one in who] == [
+        "onnxruntime stops, 2 threads",
+        "onnxruntime threads, 1 thread",
+        "tvm-ios, 2 threads",
+        "tvm-ios joint tuned sequential, 2 threads",
+        "tvm-ios joint tuned ios, 2 threads",
+    ]
+    assert len(contestants(some, 2, builds=builds)) == 2
+
+
+@pytest.mark.slow
+def test_several_networks_are_built_as_one_and_run_together(tmp_path):
+    from tvm_ios_lab.peers.build import builds_of
+    from tvm_ios_lab.peers.import_onnx import main as import_onnx
+    from tvm_ios_lab.peers.ours import main as build
+    from tvm_ios_lab.peers.peer import Peer, contestants
+    from tvm_ios_lab.peers.worker import Worker
+
+    model = write_two_ways(tmp_path)
+    for name in ("one", "other"):
+        words = (f"{name}={model}", "--folder", str(tmp_path), "--input-shapes", "x:[1,8,6,6]")
+        assert import_onnx(words) == 0
+    recipe = tmp_path / "hasty.toml"
+    recipe.write_text(HASTY)
+    words = ("--folder", str(tmp_path), "--kernels", f"hasty={recipe}", "--lanes", "1")
+    assert build([*words, "--networks", "one", "other", "one+other"]) == 0
+    folder = tmp_path / "one+other_bs1"
+    forms = (Peer.OURS, Peer.OURS_JOINT)
+    every = contestants(forms, 1, builds=builds_of(folder)[:1], several=True)
+    assert [who.peer for who in every] == list(forms)
+    for who in every:
+        worker = Worker(who, folder, sys.executable)
+        try:
+            assert worker.prepared(120).relative_error < 1e-5
+            assert worker.time_ns(2, warm_up=True) > 0
+        finally:
+            worker.close()
+
+
 def test_what_was_measured_is_measured_again_when_something_is_newer(tmp_path):
     from tvm_ios_lab.peers.measure import _is_newer
 
@@ -325,6 +370,38 @@ def test_standing_is_our_best_against_the_best_peer():
     )
 
 
+def together():
+    joint = our_facts(ours=("sequential",))
+    return record(
+        "a+b",
+        {
+            "onnxruntime threads, 1 thread": always(3),
+            "tvm-ios, 2 threads": always(0.9),
+            "tvm-ios joint ours sequential, 2 threads": always(1),
+        },
+        floor_ms="0.5",
+        **{name.replace("tvm-ios", "tvm-ios joint"): value for name, value in joint.items()},
+        **{"kernels of tvm-ios, 2 threads": "a file each", "schedule of tvm-ios, 2 threads": "-"},
+    )
+
+
+def test_files_of_each_network_have_a_column_and_no_part_in_the_ratio():
+    from tvm_ios_lab.peers.table import peer_table
+
+    table = peer_table([together()])
+    assert dict(zip(table.header, table.rows[0], strict=True)) == {
+        "network": "a+b",
+        "batch": "1",
+        "floor": "0.500",
+        "onnxruntime threads": "3.000 (1)",
+        "a file each": "0.900 (2)",
+        "sequential": "1.000",
+        "ours": "1.000",
+        "which": "ours sequential",
+        "best peer / ours": "3.00 (3.00-3.00)",
+    }
+
+
 def test_table_has_the_better_thread_count_and_ours():
     from tvm_ios_lab.peers.table import peer_table
 
@@ -332,7 +409,8 @@ def test_table_has_the_better_thread_count_and_ours():
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert [row["network"] for row in rows] == ["fast", "slow"]
     assert rows[0]["onnxruntime"] == "1.000 (1)"
-    assert rows[0]["onnxruntime parallel"] == "-"
+    assert rows[1]["onnxruntime"] == "-"
+    assert "onnxruntime parallel" not in rows[0]
     assert rows[0]["torch"] == "3.000 (2)"
     assert (rows[0]["batch"], rows[0]["floor"]) == ("1", "0.250")
     assert (rows[0]["sequential"], rows[0]["ours"], rows[0]["which"]) == (

@@ -19,6 +19,7 @@ __all__ = [
     "builds_of",
     "exported_path",
     "forget_kernels",
+    "kept_build",
     "kernels_of",
     "write_kernels",
 ]
@@ -110,6 +111,11 @@ def builds_of(folder: Path) -> tuple[Build, ...]:
             f"{folder} has no build of ours; make one: python -m tvm_ios_lab.peers.ours"
         )
     return builds
+
+
+def kept_build(folder: Path) -> Build:
+    """Build that ``tune`` kept, of the last set of kernels in a network's folder."""
+    return [build for build in builds_of(folder) if build.kept][-1]
 
 
 def _record_path(folder: Path, kernels: str) -> Path:

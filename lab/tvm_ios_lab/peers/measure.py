@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from tvm_ios_lab.peers.network import TOLERANCE, Case, read_case
 from tvm_ios_lab.peers.peak import best_peak, measure_peak
 from tvm_ios_lab.peers.peer import Contestant, Peer, contestants, need_onnx_file
 from tvm_ios_lab.peers.record import peer_record
-from tvm_ios_lab.peers.subject import Subject, add_subject_options
+from tvm_ios_lab.peers.subject import Subject, add_subject_options, member_folders
 from tvm_ios_lab.peers.worker import Prepared, Worker
 
 __all__ = ["Settings", "main", "measure_network", "require_agreement"]
@@ -91,33 +91,42 @@ class Turns:
 
 
 def measure_network(subject: Subject, settings: Settings) -> BenchmarkRecord:
-    """Measure one network."""
+    """Measure one network, or several that run together."""
     folder = settings.folder / subject.stem
-    case = read_case(folder)
-    builds = builds_of(folder) if Peer.OURS in settings.peers else ()
+    folders = member_folders(folder)
+    cases = [read_case(member) for member in folders]
+    networks = [case.network for case in cases]
+    several = len(cases) > 1
+    builds = (
+        builds_of(folder) if (Peer.OURS_JOINT if several else Peer.OURS) in settings.peers else ()
+    )
     who = contestants(
         settings.peers,
         settings.lanes,
         builds=builds,
-        images=not case.network.reads_tokens,
-        described=case.network.is_described,
+        several=several,
+        images=not any(network.reads_tokens for network in networks),
+        described=not several and networks[0].is_described,
         one_thread=settings.one_thread,
     )
-    if case.network.is_described and need_onnx_file(settings.peers):
-        _write_onnx_file(case, folder)
+    for case, member in zip(cases, folders, strict=True):
+        if case.network.is_described and need_onnx_file(settings.peers):
+            _write_onnx_file(case, member)
     turns = Turns()
     peak = measure_peak()
     with _workers(who, folder, settings) as (workers, notes):
         prepared = {worker.contestant: found for worker, found in workers.items()}
         errors = {who: found.relative_error for who, found in prepared.items()}
-        require_agreement(subject.stem, errors, exact=not case.network.quantised)
+        exact = not any(network.quantised for network in networks)
+        require_agreement(subject.stem, errors, exact=exact)
         comparison = compare(
             {worker.contestant.name: partial(turns.time_ns, worker) for worker in workers},
             options=settings.options,
             ping_pong_ns=turns.ping_pong_ns,
         )
+    macs = sum(network.macs for network in networks)
     return peer_record(
-        case,
+        replace(networks[0], name=subject.network, macs=macs),
         comparison,
         prepared,
         kernels_of(folder) if builds else (),
@@ -229,8 +238,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _is_newer(result: Path, folder: Path) -> bool:
     """Whether a network was measured after all that it was measured from was written."""
-    sources = [folder / "network.json", *folder.glob("ours/*.json")]
-    if not result.exists() or not sources[0].exists():
+    needed = [member / "network.json" for member in member_folders(folder)]
+    sources = [*needed, *folder.glob("ours/*.json")]
+    if not result.exists() or not all(source.exists() for source in needed):
         return False
     return result.stat().st_mtime > max(source.stat().st_mtime for source in sources)
 
@@ -258,7 +268,7 @@ def _workers(
         # A core for each that loads; all at once would need their memory at its peak at once.
         for first in range(0, len(who), default_lanes()):
             started = [
-                Worker(one, folder, pythons[one.peer is Peer.OURS])
+                Worker(one, folder, pythons[one.peer.is_ours])
                 for one in who[first : first + default_lanes()]
             ]
             for worker in started:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +29,7 @@ __all__ = [
     "Operator",
     "read_case",
     "relative_error",
+    "shared_inputs",
     "write_case",
 ]
 
@@ -248,6 +249,16 @@ def relative_error(output: Floats, reference: Floats) -> float:
         return math.inf
     error = float(np.max(np.abs(output - reference)) / np.max(np.abs(reference)))
     return math.inf if math.isnan(error) else error
+
+
+def shared_inputs(cases: Sequence[Case]) -> tuple[str, ...]:
+    """Name of the input of several networks where all read the same; else none."""
+    first, *others = cases
+    same = all(
+        case.network.input == first.network.input and np.array_equal(case.input, first.input)
+        for case in others
+    )
+    return (first.network.input,) if others and same else ()
 
 
 def _node(record: dict[str, Any]) -> Node:

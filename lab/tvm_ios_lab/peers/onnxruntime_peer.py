@@ -11,6 +11,8 @@ from tvm_ios_lab.peers.peer import Contestant, Peer
 
 __all__ = ["OnnxruntimeRunner", "make", "session_options"]
 
+_PARALLEL = (Peer.ONNXRUNTIME_PARALLEL, Peer.ONNXRUNTIME_PARALLEL_WIDE)
+
 
 class OnnxruntimeRunner:
     """A session whose input and output are bound once, so a run copies nothing."""
@@ -47,7 +49,9 @@ def session_options(contestant: Contestant) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = contestant.threads
-    if contestant.peer is not Peer.ONNXRUNTIME:
+    if contestant.peer is Peer.ONNXRUNTIME_STOPS:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    if contestant.peer in _PARALLEL:
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         options.inter_op_num_threads = contestant.threads
     if contestant.peer is Peer.ONNXRUNTIME_PARALLEL:

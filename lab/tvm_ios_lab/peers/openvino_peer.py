@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU with its latency hint."""
+"""OpenVINO on the CPU with a hint for latency or throughput."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import openvino as ov
 
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios_lab.peers.network import Case, Floats
-from tvm_ios_lab.peers.peer import Contestant
+from tvm_ios_lab.peers.peer import Contestant, Peer
 
 __all__ = ["OpenvinoRunner", "make"]
 
@@ -25,6 +25,14 @@ class OpenvinoRunner:
         """Run the network once."""
         self._request.infer(share_outputs=True)
 
+    def start(self) -> None:
+        """Begin a run."""
+        self._request.start_async(share_inputs=True)
+
+    def wait(self) -> None:
+        """Wait for the end of the run that was begun."""
+        self._request.wait()
+
     def output(self) -> Floats:
         """Output of the last run."""
         output: Floats = self._request.get_output_tensor().data.copy()
@@ -37,7 +45,8 @@ def make(contestant: Contestant, case: Case, folder: Path) -> OpenvinoRunner:
     Without the hint for float32 it computes in bfloat16 where the processor can.
     """
     core = ov.Core()
-    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": contestant.threads}
+    hint = "THROUGHPUT" if contestant.peer is Peer.OPENVINO_STREAMS else "LATENCY"
+    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": contestant.threads}
     if contestant.precision == FLOAT32:
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     model = core.compile_model(core.read_model(folder / "network.onnx"), "CPU", settings)

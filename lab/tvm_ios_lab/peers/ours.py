@@ -27,8 +27,8 @@ from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios_lab.measurement import program_command
 from tvm_ios_lab.peers.build import Build, Kernels, forget_kernels, kernels_of, write_kernels
 from tvm_ios_lab.peers.errors import PeerError
-from tvm_ios_lab.peers.network import Network
-from tvm_ios_lab.peers.subject import Subject, add_subject_options
+from tvm_ios_lab.peers.network import Network, read_case, shared_inputs
+from tvm_ios_lab.peers.subject import Subject, add_subject_options, member_folders
 
 __all__ = ["Recipe", "build_kernels", "main"]
 
@@ -181,10 +181,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _model(subject: Subject, folder: Path) -> tuple[Any, Mapping[str, Any]]:
-    """A network of ours, or that of the ONNX file that ``import_onnx`` has put into its folder."""
+    """A network of ours, that of the ONNX file in its folder, or one of several such."""
     from tvm_ios.driver.model_source import from_onnx  # noqa: PLC0415 - brings TVM in
+    from tvm_ios.driver.several import joined  # noqa: PLC0415
     from tvm_ios.models import by_name  # noqa: PLC0415
 
+    if len(subject.members) > 1:
+        folders = member_folders(folder)
+        pairs = zip(subject.members, folders, strict=True)
+        models = {member.network: _model(member, place) for member, place in pairs}
+        return joined(models, share=shared_inputs([read_case(place) for place in folders])), {}
     path = folder / "network.json"
     if path.exists() and not Network.from_json(path.read_text()).is_described:
         mod, params = from_onnx(folder / "network.onnx")

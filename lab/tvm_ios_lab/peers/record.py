@@ -10,12 +10,12 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.measurement import program_command, versions_here
 from tvm_ios_lab.peers.build import Kernels
-from tvm_ios_lab.peers.network import TOLERANCE, Case
+from tvm_ios_lab.peers.network import TOLERANCE, Network
 from tvm_ios_lab.peers.peak import Peak, floor_ns
 from tvm_ios_lab.peers.peer import Contestant, Peer
 from tvm_ios_lab.peers.worker import Prepared
 
-__all__ = ["ERROR", "FLOOR_MS", "KERNELS", "PRECISION", "SCHEDULE", "peer_record"]
+__all__ = ["ERROR", "FLOOR_MS", "IN_TURN", "KERNELS", "PRECISION", "SCHEDULE", "peer_record"]
 
 FLOOR_MS = "floor ms"
 """Name of the fact: the arithmetic floor."""
@@ -24,11 +24,13 @@ KERNELS, SCHEDULE = "kernels of", "schedule of"
 ERROR, PRECISION = "error of", "precision of"
 """Prefixes of a contestant, in names of the facts that say how far off its output is, and the
 lowest precision that it may compute in."""
+IN_TURN = "a file each"
+"""Kernels of ours where several networks run one after another."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "onnx", "numpy")
 
 
 def peer_record(
-    case: Case,
+    network: Network,
     comparison: Comparison,
     prepared: Mapping[Contestant, Prepared],
     kernels: Sequence[Kernels],
@@ -39,8 +41,8 @@ def peer_record(
 
     Parameters
     ----------
-    case
-        Network that ran, and its input.
+    network
+        Network that ran; of several, their names and their arithmetic.
     comparison
         The raw rounds.
     prepared
@@ -52,7 +54,7 @@ def peer_record(
     notes
         Notes that a reader has to know.
     """
-    macs = case.network.macs
+    macs = network.macs
     facts = {
         "macs": str(macs),
         "peak GFLOPS, all cores": f"{peak.of_all_cores:.1f}",
@@ -72,8 +74,8 @@ def peer_record(
             **versions_here(),
             **{name: version for each in kernels for name, version in each.versions},
         },
-        network=case.network.name,
-        batch_size=case.network.batch_size,
+        network=network.name,
+        batch_size=network.batch_size,
         target=", ".join(dict.fromkeys(each.target for each in kernels)) or "none: peers only",
         lanes=max(who.threads for who in prepared),
         comparison=comparison,
@@ -85,7 +87,8 @@ def peer_record(
 def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[str, str]:
     """Facts of what was built for us, and which contestant runs which of it."""
     builds = {build.name: build for each in kernels for build in each.builds}
-    ours = {one.name: builds[one.build] for one in who if one.peer is Peer.OURS}
+    ours = {one.name: builds[one.build] for one in who if one.build}
+    in_turn = {one.name for one in who if one.peer is Peer.OURS and not one.build}
     made = {
         f"{what} {each.name}": value
         for each in kernels
@@ -99,6 +102,8 @@ def _our_facts(who: Iterable[Contestant], kernels: Sequence[Kernels]) -> dict[st
     return {
         **{f"{KERNELS} {name}": build.kernels for name, build in ours.items()},
         **{f"{SCHEDULE} {name}": build.schedule for name, build in ours.items()},
+        **{f"{KERNELS} {name}": IN_TURN for name in in_turn},
+        **{f"{SCHEDULE} {name}": "one after another" for name in in_turn},
         **made,
     }
 

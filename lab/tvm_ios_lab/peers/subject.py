@@ -10,7 +10,16 @@ from typing import Self
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import NETWORKS
 
-__all__ = ["DEFAULT_SUBJECTS", "EXPORTED", "Subject", "add_subject_options", "subject_argument"]
+__all__ = [
+    "DEFAULT_SUBJECTS",
+    "EXPORTED",
+    "Subject",
+    "add_subject_options",
+    "member_folders",
+    "subject_argument",
+]
+
+_AND = "+"
 
 EXPORTED = Path("out/peers")
 """Folder of the networks unless another one is given."""
@@ -18,12 +27,14 @@ EXPORTED = Path("out/peers")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A network at a batch size.
+    """A network at a batch size, or several that run together, with ``+`` between their names.
 
     Examples
     --------
     >>> Subject.parse("resnet_50:8").stem
     'resnet_50_bs8'
+    >>> [member.stem for member in Subject.parse("squeezenet+resnet_50").members]
+    ['squeezenet_bs1', 'resnet_50_bs1']
     """
 
     network: str
@@ -38,6 +49,11 @@ class Subject:
         """Name of its folder and of its result, without the ending."""
         return f"{self.network}_bs{self.batch_size}"
 
+    @property
+    def members(self) -> tuple[Subject, ...]:
+        """Each network; itself where it is one."""
+        return tuple(Subject(name, self.batch_size) for name in self.network.split(_AND))
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``NETWORK`` or ``NETWORK:BATCH``, as a command line has it."""
@@ -45,6 +61,14 @@ class Subject:
         if batch and not batch.isdecimal():
             raise PeerError(f"{text!r} is no NETWORK or NETWORK:BATCH, such as resnet_50:8")
         return cls(network, int(batch or 1))
+
+
+def member_folders(folder: Path) -> list[Path]:
+    """Folders of the networks that a subject's folder is of, beside it; itself where it is one."""
+    names, _, batch = folder.name.rpartition("_bs")
+    if _AND not in names:
+        return [folder]
+    return [folder.parent / member.stem for member in Subject(names, int(batch)).members]
 
 
 DEFAULT_SUBJECTS = (
@@ -73,5 +97,6 @@ def add_subject_options(parser: argparse.ArgumentParser) -> None:
         type=subject_argument,
         default=list(DEFAULT_SUBJECTS),
         metavar="NAME[:BATCH]",
-        help="which of them (all at batch 1, and resnet_50:8 and inception_v3:8)",
+        help="which of them (all at batch 1, and resnet_50:8 and inception_v3:8); NAME+NAME are "
+        "several that run together",
     )

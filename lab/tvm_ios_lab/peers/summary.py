@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios_lab.bench.records import BenchmarkRecord
-from tvm_ios_lab.peers.record import FLOOR_MS, KERNELS, PRECISION, SCHEDULE
+from tvm_ios_lab.peers.record import FLOOR_MS, IN_TURN, KERNELS, PRECISION, SCHEDULE
 
 __all__ = ["Standing", "standing_of", "summary_json"]
 
@@ -57,7 +57,8 @@ def standing_of(
     ]
     every = [name for name in names if f"{SCHEDULE} {name}" in facts]
     peers = [name for name in names if name not in every]
-    ours = [name for name in every if kernels in ("", facts[f"{KERNELS} {name}"])]
+    joint = [name for name in every if facts[f"{KERNELS} {name}"] != IN_TURN]
+    ours = [name for name in joint if kernels in ("", facts[f"{KERNELS} {name}"])]
     if not ours or not peers:
         return None
     best, best_peer = (min(some, key=comparison.median_ns) for some in (ours, peers))

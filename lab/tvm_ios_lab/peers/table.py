@@ -20,7 +20,7 @@ from tvm_ios_lab.bench.benchmark import around_table, write_between
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.peer import Peer
-from tvm_ios_lab.peers.record import FLOOR_MS
+from tvm_ios_lab.peers.record import FLOOR_MS, IN_TURN
 from tvm_ios_lab.peers.summary import Standing, standing_of, summary_json
 
 __all__ = [
@@ -40,17 +40,26 @@ MARKERS = ("<!-- peers: begin -->", "<!-- peers: end -->")
 SUMMARY = "summary.json"
 """Name of the file beside the records that :func:`write_all` writes."""
 _ABSENT = "-"
+_FORMS = (Peer.OURS_JOINT, Peer.OURS)
+"""Forms of ours, the longer name first."""
 
 
 def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
     """Table of latencies in ms in float32, a row a network: peers with their better threads, ours.
+
+    Peers that ran nowhere have no column. Where several networks ran together, so does ours with a
+    file each, one after another.
 
     Parameters
     ----------
     records
         Records of one interleaved run each.
     """
-    peers = [peer for peer in Peer if peer is not Peer.OURS and peer.precision == FLOAT32]
+    peers = [
+        peer
+        for peer in Peer
+        if peer.precision == FLOAT32 and any(peer_cell(each, peer) != _ABSENT for each in records)
+    ]
     rows = [
         (
             record.network,
@@ -62,8 +71,8 @@ def peer_table(records: Sequence[BenchmarkRecord]) -> Table:
         for record in _fast_ones_first(records)
     ]
     ours = ("sequential", "ours", "which", "best peer / ours")
-    header = ("network", "batch", "floor", *(peer.value for peer in peers), *ours)
-    return Table(header=header, rows=tuple(rows))
+    names = (IN_TURN if peer is Peer.OURS else peer.value for peer in peers)
+    return Table(header=("network", "batch", "floor", *names, *ours), rows=tuple(rows))
 
 
 def short_table(records: Sequence[BenchmarkRecord]) -> Table:
@@ -155,9 +164,15 @@ def _our_cells(standing: Standing | None) -> tuple[str, str, str, str]:
     return (
         _ABSENT if sequential is None else f"{sequential:.3f}",
         f"{standing.ours_ms:.3f}",
-        standing.ours.removeprefix(f"{Peer.OURS.value} ").rpartition(", ")[0],
+        _which(standing),
         ratio_cell(standing.ratio, *standing.interval),
     )
+
+
+def _which(standing: Standing) -> str:
+    """Kernels and schedule of our best."""
+    form = next(peer for peer in _FORMS if standing.ours.startswith(f"{peer.value} "))
+    return standing.ours.removeprefix(f"{form.value} ").rpartition(", ")[0]
 
 
 def _fast_ones_first(records: Sequence[BenchmarkRecord]) -> list[BenchmarkRecord]:

@@ -23,7 +23,9 @@ from typing import Any
 
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import read_case, relative_error
-from tvm_ios_lab.peers.peer import Contestant, Peer, Runner, prepare
+from tvm_ios_lab.peers.peer import Contestant, Peer, prepare
+from tvm_ios_lab.peers.subject import member_folders
+from tvm_ios_lab.peers.together import Together
 from tvm_ios_lab.places import ROOT, python_path
 
 __all__ = ["Prepared", "Worker", "serve"]
@@ -114,7 +116,7 @@ class Worker:
 
 
 def serve(contestant: Contestant, folder: Path) -> None:
-    """Load a network and answer requests until there are no more."""
+    """Load a subject's networks and answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a peer prints is no answer
 
@@ -135,17 +137,18 @@ def serve(contestant: Contestant, folder: Path) -> None:
         say({"failed": traceback.format_exc()})
 
 
-def _load(contestant: Contestant, folder: Path) -> tuple[Runner, dict[str, float]]:
-    case = read_case(folder)
+def _load(contestant: Contestant, folder: Path) -> tuple[Together, dict[str, float]]:
+    cases = [read_case(member) for member in member_folders(folder)]
     start = time.perf_counter()
-    runner = prepare(contestant, case, folder)
-    runner.run()
+    together = prepare(contestant, cases, folder)
+    together.run()
     seconds = time.perf_counter() - start
-    error = relative_error(runner.output(), case.reference)
-    return runner, {"relative_error": error, "seconds": seconds}
+    pairs = zip(together.outputs(), cases, strict=True)
+    error = max(relative_error(output, case.reference) for output, case in pairs)
+    return together, {"relative_error": error, "seconds": seconds}
 
 
-def _time_ns(runner: Runner, number: int, *, warm_up: bool) -> int:
+def _time_ns(runner: Together, number: int, *, warm_up: bool) -> int:
     if warm_up:
         end_ns = time.perf_counter_ns() + _WARMUP_NS
         runner.run()

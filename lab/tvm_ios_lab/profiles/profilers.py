@@ -24,8 +24,9 @@ from tvm_ios.plan.trace import TraceEvent
 from tvm_ios_lab.peers.build import exported_path
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import Case
-from tvm_ios_lab.peers.peer import Contestant, Peer, Runner
+from tvm_ios_lab.peers.peer import Contestant, Peer
 from tvm_ios_lab.peers.subject import Subject
+from tvm_ios_lab.peers.together import Runner
 from tvm_ios_lab.profiles.profile import OperatorTime, kind_of
 
 __all__ = ["PROFILERS", "Asked", "Profiled", "reorder_us_of"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.precision_outcome import PrecisionOutcome
@@ -75,14 +75,13 @@ class GivenDecisions:
             schedule = given.schedule
             if given.built is main.built:  # lanes are planned by times, and these are of here
                 schedule = replace(schedule, operator_ns=operator_ns or schedule.operator_ns)
-            compiled = partial(
-                compiled_for, session, given.built, lanes=call.lanes, database=call.database
-            )
             racers[who] = Racer(
                 built=given.built,
                 schedule=schedule,
                 records=applied_records_digest(),
-                compiled=cache(partial(compiled, schedule)),
+                lower=partial(
+                    compiled_for, session, given.built, lanes=call.lanes, database=call.database
+                ),
             )
         return racers
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
-__all__ = ["UNSEEN", "Exporter", "Half", "Library", "Unseen", "half_of"]
+__all__ = ["TOGETHER", "UNSEEN", "Exporter", "Half", "Library", "Unseen", "half_of"]
 
 
 class Half(StrEnum):
@@ -109,3 +109,26 @@ UNSEEN = (
     *_of(Library.PAGE, Exporter.DYNAMO, "ensemble_of_cnns", shape=(1, 3, 64, 64)),
 )
 """Networks of the catalogue."""
+
+TOGETHER = (
+    *(
+        each
+        for size, features in ((40, 64), (20, 128), (10, 256))
+        for each in _of(
+            Library.PAGE,
+            Exporter.TORCHSCRIPT,
+            *(f"head_{size}", f"light_head_{size}"),
+            shape=(1, features, size, size),
+        )
+    ),
+    *_of(Library.PAGE, Exporter.TORCHSCRIPT, "three_heads", shape=(1, 3, 320, 320)),
+    *_of(Library.TORCHVISION, Exporter.TORCHSCRIPT, "ssdlite320", shape=(1, 3, 320, 320)),
+    *_of(Library.TORCHVISION, Exporter.TORCHSCRIPT, "mobilenet_v2", "resnet18"),
+    *_of(
+        Library.PAGE,
+        Exporter.TORCHSCRIPT,
+        *("cnn_12", "cnn_16", "cnn_20", "cnn_24", "cnn_32"),
+        shape=(1, 3, 64, 64),
+    ),
+)
+"""Networks that run together with others; they belong to neither half."""

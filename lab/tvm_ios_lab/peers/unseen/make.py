@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,8 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import Case, Network, relative_error, write_case
 from tvm_ios_lab.peers.subject import Subject
-from tvm_ios_lab.peers.unseen.catalogue import UNSEEN, Exporter, Library, Unseen
+from tvm_ios_lab.peers.unseen.catalogue import TOGETHER, UNSEEN, Exporter, Library, Unseen
+from tvm_ios_lab.peers.unseen.detection import TOGETHER_PAGES
 from tvm_ios_lab.peers.unseen.pages import PAGES
 
 __all__ = ["main", "make_case", "make_module"]
@@ -46,6 +47,7 @@ def make_case(unseen: Unseen, folder: Path) -> Case:
     module = make_module(unseen)
     folder /= Subject(unseen.name).stem
     folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(zlib.crc32(str(unseen.shape).encode()))  # networks of one shape read the same
     data, other = _data(unseen, 1), _data(unseen, 1)
     with torch.inference_mode():
         reference = module(data).numpy()
@@ -98,8 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tvm_ios_lab.peers.unseen.make",
         description="Make networks that nobody has tuned for, for ours and measure.",
     )
-    known = {unseen.name: unseen for unseen in UNSEEN}
-    parser.add_argument("--networks", nargs="+", choices=known, default=list(known), metavar="NAME")
+    known = {unseen.name: unseen for unseen in (*UNSEEN, *TOGETHER)}
+    names = [unseen.name for unseen in UNSEEN]
+    parser.add_argument("--networks", nargs="+", choices=known, default=names, metavar="NAME")
     parser.add_argument("--folder", type=Path, default=EXPORTED, help="has one folder a network")
     options = parser.parse_args(arguments)
     failed = False
@@ -115,9 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _built(unseen: Unseen) -> nn.Module:
-    if unseen.library is Library.PAGE:
-        return PAGES[unseen.name]()
-    _declare_missing_operators()
+    if unseen.library is not Library.PAGE:
+        _declare_missing_operators()
+    pages: Mapping[str, Callable[[], nn.Module]] = {**PAGES, **TOGETHER_PAGES}
+    if unseen.name in pages:
+        return pages[unseen.name]()
     if unseen.library is Library.TIMM:
         import timm  # noqa: PLC0415
 

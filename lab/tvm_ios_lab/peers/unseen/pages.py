@@ -8,7 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["PAGES"]
+__all__ = ["ENSEMBLE", "PAGES", "small_cnn"]
+
+ENSEMBLE = (12, 16, 20, 24, 32)
+"""Channels of the first layer of each network of the ensemble."""
 
 _ROWS = 10_000
 """Rows of every embedding."""
@@ -222,7 +225,8 @@ class _MixtureOfExperts(nn.Module):
         return torch.cat(tasks, dim=1).sigmoid()
 
 
-def _small_cnn(width: int) -> nn.Sequential:
+def small_cnn(width: int) -> nn.Sequential:
+    """Network of three convolutions that tells ten classes apart, of small images."""
     layers: list[nn.Module] = []
     before = 3
     for channels in (width, 2 * width, 4 * width):
@@ -241,7 +245,7 @@ class _Ensemble(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.members = nn.ModuleList(_small_cnn(width) for width in (12, 16, 20, 24, 32))
+        self.members = nn.ModuleList(small_cnn(width) for width in ENSEMBLE)
 
     def forward(self, x: Tensor) -> Tensor:
         every = torch.stack([member(x).softmax(dim=-1) for member in self.members])

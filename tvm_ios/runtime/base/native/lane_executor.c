@@ -252,7 +252,9 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
   pool->program = program;
   pool->ping_lane = 0;
   atomic_store_explicit(&pool->iterations_left, number, memory_order_relaxed);
-  reset_program(program);
+  if (!program->is_reset) reset_program(program);
+  program->is_reset = 0; /* until it has run without failure */
+  begin_iteration(program);
   open_gate(pool);
   if (assemble) await_lanes(pool);
   int64_t start_ns = now_ns();
@@ -276,6 +278,7 @@ int tvm_ios_run(Pool* pool, Program* program, int64_t number, int64_t max_ns, in
     failed_position = pool->error_position;
     memcpy(failed_text, pool->error_text, ERROR_TEXT_BYTES);
   }
+  program->is_reset = status == RUN_DONE;
   unlock_pool(pool);
   return status;
 }

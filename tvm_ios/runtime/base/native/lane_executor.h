@@ -35,6 +35,8 @@ typedef struct {
   int32_t* homes;        /* per group, the lane that should run it; any lane may */
   int32_t num_homes;
   int32_t words_stride; /* words of the ready set of each home, whole cache lines */
+  int32_t has_empty_roots; /* whether a group without launches waits for none */
+  uint64_t* roots;         /* per home, groups with launches that wait for none */
   TraceRow* trace;       /* by position; NULL when not traced */
   /* Overwrites outputs before their launch, and buffers of the arena after the last launch that
    * touches them, for tests; NULL when it does not. Its launches are those of the program. */
@@ -44,6 +46,7 @@ typedef struct {
   _Alignas(CACHE_LINE) _Atomic int32_t* waiting; /* per group, dependencies not yet complete */
   _Atomic uint64_t* ready; /* per home a set of groups that may be claimed */
   _Alignas(CACHE_LINE) _Atomic int32_t groups_left;
+  int32_t is_reset; /* between runs: no group is ready, and each waits for all its dependencies */
 } Program;
 
 struct Pool;

@@ -40,6 +40,15 @@ static int claim_group(Lane* lane, Program* program, uint32_t idle) {
 
 static int release_group(Lane* lane, Program* program, int32_t group, int next);
 
+/* Set the count of a released group for the next iteration; nobody touches it in this one any more. The
+ * lane that releases it has its line, so an iteration begins without taking lines from other lanes.
+ * From a count of 1 nobody has taken anything. */
+static void reset_waiting(Program* program, int32_t group) {
+  if (program->dependencies[group] > 1)
+    atomic_store_explicit(&program->waiting[group], program->dependencies[group],
+                          memory_order_relaxed);
+}
+
 /* One dependency less for every successor; the last one to arrive releases it.
  *
  * A released group of this lane is not published but handed on as `next`, which is what the lane
@@ -58,6 +67,7 @@ static int release_successors(Lane* lane, Program* program, int32_t group, int n
 
 /* A group without launches is a point of order only: it completes at once. */
 static int release_group(Lane* lane, Program* program, int32_t group, int next) {
+  reset_waiting(program, group);
   if (program->rows[group] == program->rows[group + 1]) {
     next = release_successors(lane, program, group, next);
     atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel);
@@ -71,12 +81,7 @@ static int release_group(Lane* lane, Program* program, int32_t group, int next) 
 }
 
 /* Relaxed: the release that publishes the first ready group, or opens the gate, comes after. */
-static void reset_program(Program* program) {
-  for (int32_t word = 0; word < program->num_homes * program->words_stride; ++word)
-    atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
-  for (int32_t group = 0; group < program->num_groups; ++group)
-    atomic_store_explicit(&program->waiting[group], program->dependencies[group],
-                          memory_order_relaxed);
+static void begin_iteration(Program* program) {
   atomic_store_explicit(&program->groups_left, program->num_groups, memory_order_relaxed);
   if (program->poisoned)
     for (int32_t buffer = 0; buffer < program->poisoned->image.header->num_buffers; ++buffer)
@@ -84,18 +89,33 @@ static void reset_program(Program* program) {
                             memory_order_relaxed);
 }
 
-static void release_roots(Program* program) {
+/* Before the first run, and after one that failed and left groups claimed or waiting. */
+static void reset_program(Program* program) {
+  for (int32_t word = 0; word < program->num_homes * program->words_stride; ++word)
+    atomic_store_explicit(&program->ready[word], 0, memory_order_relaxed);
   for (int32_t group = 0; group < program->num_groups; ++group)
-    if (!program->dependencies[group]) release_group(NULL, program, group, -1);
+    atomic_store_explicit(&program->waiting[group], program->dependencies[group],
+                          memory_order_relaxed);
 }
 
-/* Called by the lane that completed the last group: every other lane only polls now. The acq_rel
- * count of groups that are left has brought it here, so it sees the whole iteration. */
+/* One write for up to 64 groups: other lanes poll these words, and each write takes a line from them.
+ * No plain store: a lane may have run a group of another word, and released one of this. */
+static void release_roots(Program* program) {
+  for (int32_t word = 0; word < program->num_homes * program->words_stride; ++word)
+    if (program->roots[word])
+      atomic_fetch_or_explicit(&program->ready[word], program->roots[word], memory_order_release);
+  for (int32_t group = 0; program->has_empty_roots && group < program->num_groups; ++group)
+    if (!program->dependencies[group] && program->rows[group] == program->rows[group + 1])
+      release_group(NULL, program, group, -1);
+}
+
+/* Called by the lane that counted the last group: every other lane only polls now. The acq_rel count
+ * of groups that are left has brought it here, so it sees the whole iteration. */
 static void end_iteration(Pool* pool) {
   int64_t left = atomic_fetch_sub_explicit(&pool->iterations_left, 1, memory_order_relaxed) - 1;
   int late = pool->deadline_ns && left % 8 == 0 && now_ns() > pool->deadline_ns;
   if (left > 0 && !late) {
-    reset_program(pool->program);
+    begin_iteration(pool->program);
     release_roots(pool->program);
     return;
   }
@@ -130,23 +150,33 @@ static int run_group(Lane* lane, Program* program, int32_t group) {
     }
     if (atomic_load_explicit(&pool->finished, memory_order_relaxed)) return -1;
   }
-  int next = release_successors(lane, program, group, -1);
-  if (atomic_fetch_sub_explicit(&program->groups_left, 1, memory_order_acq_rel) == 1)
+  return release_successors(lane, program, group, -1);
+}
+
+/* Groups that a lane has completed. It counts them when it has no other one to run: a count after each
+ * would take the line from the other lanes, which costs more than a small operator. */
+static void count_completed(Pool* pool, int32_t completed) {
+  if (atomic_fetch_sub_explicit(&pool->program->groups_left, completed, memory_order_acq_rel) ==
+      completed)
     end_iteration(pool);
-  return next;
 }
 
 static void run_program(Lane* lane) {
   Pool* pool = lane->pool;
   Program* program = pool->program;
   uint32_t idle = 0;
+  int32_t completed = 0;
   int group = -1;
   while (!atomic_load_explicit(&pool->finished, memory_order_acquire)) {
     if (group < 0) group = claim_group(lane, program, idle);
     if (group >= 0) {
       jitter(lane);
       group = run_group(lane, program, group);
+      ++completed;
       idle = 0;
+    } else if (completed) {
+      count_completed(pool, completed);
+      completed = 0;
     } else if (help_others(lane)) {
       idle = 0;
     } else {
@@ -171,7 +201,7 @@ Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, con
   size_t groups = (size_t)num_groups, count = (size_t)rows[num_groups];
   size_t edges = (size_t)successor_rows[num_groups], words = groups / 64 + 1;
   size_t stride = (words * 8 + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE / 8;
-  size_t bytes = sizeof(Program) + (size_t)num_homes * stride * 8 + count * sizeof(Launch*) +
+  size_t bytes = sizeof(Program) + 2 * (size_t)num_homes * stride * 8 + count * sizeof(Launch*) +
                  sizeof(int32_t) * (5 * groups + edges + 2) + 3 * CACHE_LINE;
   Program* program = NULL;
   if (posix_memalign((void**)&program, CACHE_LINE, bytes)) return NULL;
@@ -181,7 +211,8 @@ Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, con
   program->num_homes = num_homes;
   program->words_stride = (int32_t)stride;
   program->ready = (_Atomic uint64_t*)(program + 1);
-  program->launches = (Launch**)(program->ready + (size_t)num_homes * stride);
+  program->roots = (uint64_t*)(program->ready + (size_t)num_homes * stride);
+  program->launches = (Launch**)(program->roots + (size_t)num_homes * stride);
   program->rows = (int32_t*)(program->launches + count);
   program->successor_rows = program->rows + groups + 1;
   program->dependencies = program->successor_rows + groups + 1;
@@ -196,6 +227,13 @@ Program* tvm_ios_program_create(int32_t num_groups, Launch* const* launches, con
   memcpy(program->successors, successors, edges * sizeof(int32_t));
   memcpy(program->homes, homes, groups * sizeof(int32_t));
   for (size_t edge = 0; edge < edges; ++edge) ++program->dependencies[successors[edge]];
+  for (int32_t group = 0; group < num_groups; ++group) {
+    if (program->dependencies[group]) continue;
+    if (rows[group] == rows[group + 1])
+      program->has_empty_roots = 1;
+    else
+      program->roots[(size_t)homes[group] * stride + (size_t)group / 64] |= 1ull << group % 64;
+  }
   program->trace = trace;
   return program;
 }
@@ -237,11 +275,19 @@ static int32_t running_behind(const PlanImage* image, int32_t group, const int32
   return count;
 }
 
+/* Whether a group is the only one that waits for the group before it, and waits for no other one. */
+static int continues(const PlanImage* image, const int32_t* waits, int32_t group) {
+  int32_t begin = group ? image->successor_rows[group - 1] : 0;
+  return group && waits[group] == 1 && image->successor_rows[group] == begin + 1 &&
+         image->successors[begin] == group;
+}
+
 /* A program of the groups of some parts of a plan, of all where parts is 0, on as many lanes as
  * there are homes; the plan must outlive it. NULL without memory.
  *
  * Groups keep the order that those of other parts give them: what shares bytes of the arena is never
- * alive together in this order, and would be in one of data alone. */
+ * alive together in this order, and would be in one of data alone. A chain of groups of one lane is one
+ * group of the program, so sequential order has no counts between operators. */
 Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes, int32_t poison,
                               TraceRow* trace) {
   const PlanImage* image = &plan->image;
@@ -249,29 +295,33 @@ Program* tvm_ios_plan_program(const Plan* plan, int32_t parts, int32_t num_homes
   int32_t groups = image->header->num_groups, running = 0, count = 0;
   size_t row = (size_t)groups + 1;
   Launch** launches = malloc(sizeof *launches * ((size_t)image->rows[groups] + 1));
-  int32_t* homes = calloc(6 * row, sizeof *homes);
+  int32_t* homes = calloc(7 * row, sizeof *homes);
   int32_t *rows = homes + row, *numbers = rows + row, *marks = numbers + row, *stack = marks + row;
-  int32_t *successor_rows = stack + row, *successors = NULL;
+  int32_t *successor_rows = stack + row, *waits = successor_rows + row, *successors = NULL;
   Program* program = NULL;
   if (!launches || !homes) goto done;
+  for (int32_t i = 0; i < image->successor_rows[groups]; ++i) ++waits[image->successors[i]];
   for (int32_t i = 0; i < groups; ++i) {
     numbers[i] = -1;
     if (parts && !(parts & image->groups[i].parts)) continue;
     /* What was scheduled for more lanes runs on these, too. */
-    homes[running] = image->groups[i].home % num_homes;
+    int32_t home = image->groups[i].home % num_homes;
+    if (!continues(image, waits, i) || numbers[i - 1] < 0 || homes[running - 1] != home)
+      homes[running++] = home;
     for (int32_t at = image->rows[i]; at < image->rows[i + 1]; ++at) launches[count++] = &from[at];
-    numbers[i] = running++;
+    numbers[i] = running - 1;
     rows[running] = count;
   }
+  numbers[groups] = -1;
   for (int32_t i = 0; i < groups; ++i)
-    if (numbers[i] >= 0)
+    if (numbers[i] >= 0 && numbers[i + 1] != numbers[i])
       successor_rows[numbers[i] + 1] =
           successor_rows[numbers[i]] +
           running_behind(image, i, numbers, marks, 2 * i + 1, stack, NULL);
   successors = malloc(sizeof *successors * ((size_t)successor_rows[running] + 1));
   if (!successors) goto done;
   for (int32_t i = 0; i < groups; ++i)
-    if (numbers[i] >= 0)
+    if (numbers[i] >= 0 && numbers[i + 1] != numbers[i])
       running_behind(image, i, numbers, marks, 2 * i + 2, stack,
                      successors + successor_rows[numbers[i]]);
   program = tvm_ios_program_create(running, launches, rows, successor_rows, successors, homes,
