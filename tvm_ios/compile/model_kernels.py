@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -24,18 +24,16 @@ Kernels = TypeVar("Kernels", bound=PlacedKernels)
 class LinkedKernels:
     """Compiled kernels in a file of their own, loaded on first use.
 
-    ``write_library`` writes the file, without parameters. It lives as long as this object;
-    executors keep the code they have loaded.
+    The file lives as long as this object; executors keep the code they have loaded.
     """
 
-    def __init__(
-        self, write_library: Callable[[Path], None], params: Mapping[str, Any], target: Any
-    ) -> None:
+    def __init__(self, factory: Any, params: Mapping[str, Any], target: Any) -> None:
+        self.factory = factory
+        """Kernels and parameters, as the build of a dialect has them."""
         self.params = params
         """Parameters of the kernels by name."""
         self.target = target
         """Target that the kernels are compiled for."""
-        self._write_library = write_library
         self._lock = Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="tvm-ios-"))
         # A finalizer runs at the end of the process, too, where __del__ may not.
@@ -47,7 +45,7 @@ class LinkedKernels:
         path = self._folder / "kernels.so"
         with self._lock:  # from Python 3.12 on a cached_property has none
             if not path.exists():
-                self._write_library(path)
+                self.factory.get_lib().export_library(str(path))
         return path
 
     @cached_property
@@ -60,5 +58,5 @@ class ModelKernels(LinkedKernels, Generic[Kernels]):
     """Compiled kernels of one module, with all that is known of its operators."""
 
     def __init__(self, staged: Kernels) -> None:
-        super().__init__(staged.write_library, staged.params, staged.target)
+        super().__init__(staged.factory, staged.params, staged.target)
         self.staged = staged

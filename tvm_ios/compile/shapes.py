@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 
@@ -27,9 +27,6 @@ from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.shapes_module import ShapesModule
-
-if TYPE_CHECKING:
-    from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 __all__ = ["CompiledShapes"]
 
@@ -59,23 +56,11 @@ class CompiledShapes:
     @cached_property
     def kernels(self) -> LinkedKernels:
         """Kernels and parameters of all shapes. Stock TVM runs the first one with them."""
-        factory = self._factory
-        return LinkedKernels(
-            lambda path: factory.get_lib().export_library(str(path)),
-            self._weights.arrays,
-            self._first.target,
-        )
-
-    @cached_property
-    def _factory(self) -> GraphExecutorFactoryModule:
         staged = [each.kernels.staged for each in self.models.values()]
+        weights = self._weights.arrays
         library = _joined_library(staged, self.plan)
-        return with_library(self._first.factory, library, self._weights.arrays)
-
-    @property
-    def _first(self) -> StagedBuild:
-        first: StagedBuild = next(iter(self.models.values())).kernels.staged
-        return first
+        factory = with_library(staged[0].factory, library, weights)
+        return LinkedKernels(factory, weights, staged[0].target)
 
     @cached_property
     def _weights(self) -> _Weights:
@@ -114,7 +99,7 @@ class CompiledShapes:
         if self.file is not None and self.file.exists():
             copy_artifact(self.file, Path(path))
             return
-        export_artifact(self._factory, self.plan, path, self.story(), fact_store(self.plan))
+        export_artifact(self.kernels.factory, self.plan, path, self.story(), fact_store(self.plan))
 
     def story(self) -> ModelStory:
         """Story of the first shape, which holds those of the others."""
