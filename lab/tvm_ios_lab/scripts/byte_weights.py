@@ -20,7 +20,7 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios_lab.measurement import Measurement, program_command
-from tvm_ios_lab.scripts.joined_models import raced
+from tvm_ios_lab.scripts.model_shapes import in_turns
 
 __all__ = ["layer", "main"]
 
@@ -52,7 +52,8 @@ def main(words: Sequence[str] | None = None) -> None:
             plain = tvm_ios.tune(layer(rows, size, 0, whole=False), {})
             for block in BLOCKS:
                 made = tvm_ios.tune(layer(rows, size, block, whole=True), {})
-                rounds = raced(made, {"float32": plain})
+                with made.executor() as ours, plain.executor() as other:
+                    rounds = in_turns((ours, other))
                 told = [median(column) / 1e3 for column in zip(*rounds, strict=True)]
                 ratio = median(other / own for own, other in rounds)
                 print(

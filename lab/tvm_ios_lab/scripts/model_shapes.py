@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import tvm_ios
 from tvm_ios.driver.input_shapes import InputShapes
@@ -99,14 +100,19 @@ def raced(together: Path, shape: dict[str, tuple[int, ...]], alone: Path) -> lis
         executors = [stack.enter_context(tvm_ios.load(path)) for path in (together, alone)]
         assert isinstance(executors[0], tvm_ios.ShapesModule), "it was exported with several shapes"
         executors[0].choose(shape)
-        for executor in executors:
-            executor.time_ns(3)
-        rounds: list[list[int]] = []
-        end_s = time.monotonic() + LONGEST_S
-        while len(rounds) < ROUNDS and time.monotonic() < end_s:
-            turns = executors if len(rounds) % 2 else executors[::-1]
-            taken = {id(executor): executor.time_ns(1) for executor in turns}
-            rounds.append([taken[id(executor)] for executor in executors])
+        return in_turns(executors)
+
+
+def in_turns(executors: Sequence[Any]) -> list[list[int]]:
+    """Nanoseconds of rounds: a run of each executor, in either order by turns."""
+    for executor in executors:
+        executor.time_ns(3)
+    rounds: list[list[int]] = []
+    end_s = time.monotonic() + LONGEST_S
+    while len(rounds) < ROUNDS and time.monotonic() < end_s:
+        turns = executors if len(rounds) % 2 else executors[::-1]
+        taken = {id(executor): executor.time_ns(1) for executor in turns}
+        rounds.append([taken[id(executor)] for executor in executors])
     return rounds
 
 
