@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tvm_ios.cli.doctor import as_text
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.host import GpuReport, LatencyMode, TvmReport
+from tvm_ios.host.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.host.report import HostReport, _gpu_hints, _thread_hints, describe_host
 
 FIT = TvmReport(origin="wheel", version="0.17", targets=("llvm", "cuda"), threads=1)

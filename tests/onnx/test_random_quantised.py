@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.onnx.random_models.quantised_judging import judged, result_of
-from tvm_ios.core.onednn_files import find_onednn
+from tvm_ios.host.onednn_files import find_onednn
 
 NUMBER = int(os.environ.get("TVM_IOS_RANDOM_QUANTISED", "6"))
 SEED = int(os.environ.get("TVM_IOS_RANDOM_SEED", "0"))

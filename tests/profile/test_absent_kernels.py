@@ -16,10 +16,10 @@ from tests.pricing import LANES, MEASURE
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.traits import CPU, GPU
+from tvm_ios.host.onednn_files import find_onednn
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.profile.absent_kernels import absent_kernels

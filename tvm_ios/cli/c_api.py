@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host import require_tvm
+from tvm_ios.host.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE, find_onednn
 from tvm_ios.support.c_compiler import compile_shared
 from tvm_ios.support.cache_folder import cache_directory, own_folder, require_own
 from tvm_ios.support.whole_file import write_bytes

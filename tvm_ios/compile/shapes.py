@@ -16,8 +16,8 @@ from tvm_ios.compile.model import CompiledModel, fact_store
 from tvm_ios.compile.model_kernels import LinkedKernels
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.plan.parts.shapes import joined_shapes
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.plan.shapes import joined_shapes
 from tvm_ios.relay import StagedBuild
 from tvm_ios.report.shapes_report import ShapesReport
 from tvm_ios.runtime.artifact.artifact import export_artifact, load

@@ -16,7 +16,7 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import connected
 from tvm_ios.core.parts import Part
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.plan.part_masks import launch_masks
+from tvm_ios.plan.parts.masks import launch_masks
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer

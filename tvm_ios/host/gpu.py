@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from tvm_ios.core.cudnn_files import cudnn_libraries, cudnn_version_text
+from tvm_ios.host.cudnn_files import cudnn_libraries, cudnn_version_text
 
 __all__ = ["GpuClocks", "GpuReport", "describe_gpu", "read_clocks"]
 

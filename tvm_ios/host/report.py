@@ -8,11 +8,11 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from tvm_ios.core.onednn_files import find_onednn
 from tvm_ios.errors import HostError
 from tvm_ios.host.gpu import GpuReport, describe_gpu
 from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
 from tvm_ios.host.latency import LatencyMode, core_to_core_ns, latency_mode
+from tvm_ios.host.onednn_files import find_onednn
 from tvm_ios.host.processor import default_lanes, processor_name
 from tvm_ios.host.run_delay import counts_run_delay
 from tvm_ios.host.tvm_probe import TvmReport, describe_tvm

@@ -16,7 +16,7 @@ from itertools import accumulate, chain
 
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.data_type import dlpack_fields
-from tvm_ios.plan.part_masks import group_masks, input_masks
+from tvm_ios.plan.parts.masks import group_masks, input_masks
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 
 __all__ = [

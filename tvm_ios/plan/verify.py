@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from tvm_ios.core.graph import mask_of
 from tvm_ios.errors import PlanError
+from tvm_ios.plan.parts.shapes import shape_alone
 from tvm_ios.plan.plan import (
     ALIGNMENT_BYTES,
     BufferKind,
     ExecutionPlan,
     launches_before,
 )
-from tvm_ios.plan.shapes import shape_alone
 
 __all__ = ["verify_plan"]
 

@@ -10,7 +10,7 @@ from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.deadlines import PartDeadline
-from tvm_ios.plan.part_masks import launches_of_parts
+from tvm_ios.plan.parts.masks import launches_of_parts
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.race import Choice, choose, executors_of
 from tvm_ios.report.contestants import Contestant

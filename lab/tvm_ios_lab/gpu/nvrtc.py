@@ -7,8 +7,8 @@ import re
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 
-from tvm_ios.core.cudnn_files import cudnn_dependencies
 from tvm_ios.errors import HostError
+from tvm_ios.host.cudnn_files import cudnn_dependencies
 
 __all__ = ["Nvrtc", "find_nvrtc"]
 

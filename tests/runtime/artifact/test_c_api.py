@@ -24,9 +24,9 @@ from tvm_ios.cli.main import main
 from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.shapes import CompiledShapes
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, find_onednn
 from tvm_ios.driver.several import joined
 from tvm_ios.host import host_target
+from tvm_ios.host.onednn_files import ONEDNN_VARIABLE, find_onednn
 from tvm_ios.models import nasnet_small
 from tvm_ios.plan.image import IMAGE_MAGIC
 from tvm_ios.relay.prepare import prepare, with_low_precision

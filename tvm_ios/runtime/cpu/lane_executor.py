@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.errors import ExecutionError
-from tvm_ios.plan.part_masks import groups_of_parts
+from tvm_ios.plan.parts.masks import groups_of_parts
 from tvm_ios.plan.plan import ExecutionPlan, Group
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tvm_ios.measure.part_times import PartTime, PartTimes, waits_of
-from tvm_ios.plan.part_masks import launches_of_parts, launches_read
+from tvm_ios.plan.parts.masks import launches_of_parts, launches_read
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.plan_module import PlanModule

@@ -11,8 +11,8 @@ import tvm
 
 from tvm_ios.core.parts import Part
 from tvm_ios.core.shapes import fitting_shape
+from tvm_ios.plan.parts.shapes import shape_alone
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.plan.shapes import shape_alone
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule

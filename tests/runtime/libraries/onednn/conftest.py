@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.core.onednn_files import find_onednn
+from tvm_ios.host.onednn_files import find_onednn
 from tvm_ios.runtime.libraries.onednn.library import Onednn, load_onednn
 
 

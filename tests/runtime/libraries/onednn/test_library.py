@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.errors import HostError
+from tvm_ios.host.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.runtime.libraries.onednn import device
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.library import OnednnFacts, load_onednn

@@ -20,10 +20,10 @@ from tests.runtime.libraries.onednn.prepared import parts_of
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.host.onednn_files import ONEDNN_VARIABLE
 from tvm_ios.models import squeezenet
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.image_reader import read_image

@@ -17,11 +17,11 @@ from tests.runtime.libraries.onednn.networks import TARGET
 from tvm_ios import BuildOptions, DeviceOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.errors import ExecutionError, HostError
 from tvm_ios.host import host_target
+from tvm_ios.host.onednn_files import ONEDNN_SONAME, ONEDNN_VARIABLE
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators

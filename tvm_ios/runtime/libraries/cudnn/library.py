@@ -14,8 +14,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.errors import HostError
+from tvm_ios.host.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 from tvm_ios.runtime.base.status_library import StatusLibrary
 from tvm_ios.runtime.gpu.driver import CudaCallError
 from tvm_ios.support.extras import install_command

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tvm_ios.core.cudnn_files import cudnn_libraries
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.host.cudnn_files import cudnn_libraries
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnCall
 from tvm_ios.runtime.libraries.cudnn.matching import match_call

@@ -6,8 +6,8 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 
-from tvm_ios.core.onednn_files import ONEDNN_VARIABLE, OnednnVersion, find_onednn
 from tvm_ios.errors import ExecutionError, HostError
+from tvm_ios.host.onednn_files import ONEDNN_VARIABLE, OnednnVersion, find_onednn
 from tvm_ios.support.extras import install_command
 
 __all__ = ["Onednn", "OnednnFacts", "OnednnRefusalError", "load_onednn"]

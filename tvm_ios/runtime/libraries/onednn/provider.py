@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.low_precision import BFLOAT16
-from tvm_ios.core.onednn_files import onednn_files
+from tvm_ios.host.onednn_files import onednn_files
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall
 from tvm_ios.runtime.libraries.onednn.call_data import call_data, counts_of

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.test_image import in_parts, plan_of
-from tvm_ios.plan.part_masks import group_masks, groups_of_parts, input_masks
+from tvm_ios.plan.parts.masks import group_masks, groups_of_parts, input_masks
 
 
 @given(seed=st.integers(0, 10**9))

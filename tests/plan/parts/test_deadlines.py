@@ -6,8 +6,8 @@ import pytest
 
 from tvm_ios.core.parts import Part
 from tvm_ios.errors import OptionError
-from tvm_ios.plan.deadlines import due_operators
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
+from tvm_ios.plan.parts.deadlines import due_operators
 
 PARTS = (
     Part(name="a", inputs=("a__x",), outputs=(0, 2)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tvm_ios.core.fused_function import TensorType
 from tvm_ios.core.parts import Part
-from tvm_ios.plan.part_masks import group_masks, input_masks
+from tvm_ios.plan.parts.masks import group_masks, input_masks
 from tvm_ios.plan.plan import Buffer, ExecutionPlan, Group, Launch, PlanInput, Tensor
 
 __all__ = ["joined_shapes", "shape_alone"]

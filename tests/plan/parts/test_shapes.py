@@ -12,9 +12,9 @@ from tests.plan.test_image import plan_of
 from tvm_ios.errors import PlanError
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.image_reader import read_image
-from tvm_ios.plan.part_masks import group_masks
+from tvm_ios.plan.parts.masks import group_masks
+from tvm_ios.plan.parts.shapes import joined_shapes, shape_alone
 from tvm_ios.plan.plan import Buffer, BufferKind, PlanInput, Tensor
-from tvm_ios.plan.shapes import joined_shapes, shape_alone
 from tvm_ios.plan.verify import verify_plan
 
 

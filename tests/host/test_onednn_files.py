@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_ios.core.onednn_files import (
+from tvm_ios.host.onednn_files import (
     ONEDNN_VARIABLE,
     OnednnVersion,
     find_onednn,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 
-from tvm_ios.core.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
+from tvm_ios.host.cudnn_files import cudnn_dependencies, cudnn_libraries, cudnn_version_text
 
 
 def test_wheels_come_before_what_the_loader_finds(monkeypatch, tmp_path):
