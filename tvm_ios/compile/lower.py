@@ -21,6 +21,7 @@ from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.relay import StagedBuild, build, read_schedule, rewrite_extraction
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -114,8 +115,8 @@ def _with_calls(
             row.library: {schedule.operator_names[index] for index in row.operators}
             for row in schedule.libraries
         }
-    calls = staged.extraction.calls
-    return with_library_calls(placements, calls, staged.members, libraries, chosen)
+    functions = describe_calls(staged.extraction.calls)
+    return with_library_calls(placements, functions, staged.members, libraries, chosen)
 
 
 def _require_libraries_of(target: tvm.target.Target, schedule: InterOpSchedule) -> None:
