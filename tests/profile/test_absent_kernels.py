@@ -28,11 +28,11 @@ from tvm_ios.profile.operator_prices import TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.relay.functions.fused_function import describe_calls
-from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.search.baselines import sequential_schedule
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"

@@ -228,7 +228,7 @@ def cudnn_data(calls):
     from tvm import relay
 
     from tvm_ios.relay.functions.fused_function import describe_calls
-    from tvm_ios.relay.functions.library_calls import library_calls
+    from tvm_ios.runtime.libraries.placed_calls import library_calls
 
     rows = []
     for call, found in zip(

@@ -22,10 +22,10 @@ from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.relay import StagedBuild, build, read_schedule, rewrite_extraction
 from tvm_ios.relay.functions.fused_function import describe_calls
-from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.libraries.known import find_library
+from tvm_ios.runtime.libraries.placed_calls import with_library_calls
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import exact_bits
 

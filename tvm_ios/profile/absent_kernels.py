@@ -15,10 +15,10 @@ from tvm_ios.cost.kernel_bound import can_win, least_ns, share_of_peak
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.functions.fused_function import describe_calls, describe_function
-from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.record_listeners import may_have_records
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["absent_kernels", "library_ns"]

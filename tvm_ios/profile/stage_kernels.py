@@ -34,9 +34,9 @@ from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import StagedBuild, build
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.fused_function import describe_calls
-from tvm_ios.relay.functions.library_calls import library_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = ["RelayStageRunner"]

@@ -9,10 +9,10 @@ from tvm import relay
 from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.fused_function import describe_calls, describe_function
-from tvm_ios.relay.functions.library_calls import with_library_calls
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.placed_calls import with_library_calls
 
 DATA = (2, 12, 9, 7)
 
