@@ -17,6 +17,7 @@ from tvm import relax
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
@@ -84,11 +85,11 @@ def prepare(
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
             transform.EliminateCommonSubexpr(),
-            transform.LegalizeOps(),
+            legalize_noted,
             transform.FoldConstant(),
             transform.AnnotateTIROpPattern(),
             transform.FuseOps(),
-            transform.FuseTIR(),
+            fuse_noted,
             transform.DeadCodeElimination(),
         ]
     with chosen:
