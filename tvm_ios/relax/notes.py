@@ -9,7 +9,6 @@ attribute is JSON, so that it survives printing and saving, partitions and loops
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -49,6 +48,7 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Operators of Relax that are noted, and the attributes that operator libraries read."""
 NAMES: Mapping[str, str] = MappingProxyType({"nn.leakyrelu": "nn.leaky_relu"})
 """Names in a FusedFunction where they are others."""
+NUMBERS = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
 
 Rule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -132,9 +132,9 @@ def _note(name: str, call: relax.Call, lowered: relax.Expr) -> FusedFunction | N
     arguments = list(call.args)
     if name == "clip":
         *arguments, low, high = arguments
-        attributes |= {"a_min": float(low), "a_max": float(high)}
-        if not all(isinstance(each, float) and math.isfinite(each) for each in attributes.values()):
+        if not isinstance(low, NUMBERS) or not isinstance(high, NUMBERS):
             return None
+        attributes |= {"a_min": low.value, "a_max": high.value}
     # TVM writes numbers into the kernel; all else it reads, in order.
     numbers = [_number(each) for each in arguments]
     read = [each for each, number in zip(arguments, numbers, strict=True) if number is None]
@@ -144,10 +144,10 @@ def _note(name: str, call: relax.Call, lowered: relax.Expr) -> FusedFunction | N
         return None
     places, calls = iter(range(len(read))), list[PrimitiveCall]()
     operands = []
-    for number in numbers:
+    for argument, number in zip(arguments, numbers, strict=True):
         operands.append(next(places) if number is None else len(read) + len(calls))
         if number is not None:
-            constant = TensorType((), result[0].dtype)
+            constant = TensorType((), str(argument.value.dtype))
             value = (("value", number),)
             calls.append(
                 PrimitiveCall(operator="constant", operands=(), result=constant, attributes=value)
@@ -207,8 +207,8 @@ def _value(value: Any) -> AttributeValue:
     """Attribute of an operator of Relax as a plain value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, tvm.tirx.IntImm | tvm.tirx.FloatImm):
-        return float(value) if isinstance(value, tvm.tirx.FloatImm) else int(value)
+    if isinstance(value, NUMBERS):
+        return float(value.value) if isinstance(value, tvm.tirx.FloatImm) else int(value.value)
     return tuple(map(_value, value))
 
 
