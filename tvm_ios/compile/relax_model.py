@@ -91,8 +91,9 @@ def build_relax(
 
     A module from ``PrepareModule`` or ``ScheduleOperators`` is taken unchanged; arguments are those
     of :func:`tvm_ios.relax.prepare`, the name is that of the operator graph, and operator libraries
-    compute what they can.
+    compute what they can: images get the layout that they are fastest in.
     """
-    prepared = prepare(mod, params, target)
+    layout = next((each.image_layout for each in libraries if each.image_layout), None)
+    prepared = prepare(mod, params, target, image_layout=layout)
     staged = build(prepared.module, prepared.target, extraction=prepared.extraction)
     return RelaxModel(prepared.module, ModelKernels(staged), name, tuple(libraries))

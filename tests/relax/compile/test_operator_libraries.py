@@ -69,11 +69,13 @@ def test_convolutions_with_what_follows_are_one_call(options):
     assert check(Network(2, 8, 9, 10), body) == ["conv2d_add_multiply_tir_clip"]
 
 
-def test_a_residual_is_added_in_the_call():
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_residual_is_added_in_the_call(swapped):
     def body(net):
         first = net.conv(net.x, 8, 3)
         second = net.emit(relax.op.nn.conv2d(first, net.constant(8, 8, 1, 1)))
-        return net.emit(relax.op.nn.relu(net.emit(relax.op.add(net.x, second))))
+        operands = (second, first) if swapped else (first, second)
+        return net.emit(relax.op.nn.relu(net.emit(relax.op.add(*operands))))
 
     assert check(Network(1, 8, 6, 6), body) == ["conv2d_add_relu", "conv2d_add_relu"]
 
@@ -182,3 +184,14 @@ def test_a_file_computes_the_same_in_another_process(network, tmp_path):
     words = [sys.executable, "-c", PROGRAM, *(str(tmp_path / n) for n in ("model.so", "x.npy"))]
     subprocess.run([*words, str(tmp_path / "y.npy")], check=True, timeout=300)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), ran(compiled, value))
+
+
+def test_norms_are_part_of_the_convolution():
+    def body(net):
+        made = net.emit(relax.op.nn.conv2d(net.x, net.constant(8, 8, 3, 3), padding=1))
+        variance = relax.const(np.linspace(0.5, 2, 8, dtype="float32"))
+        rows = [net.constant(8) for _ in range(3)]
+        normed = net.emit(relax.op.nn.batch_norm(made, *rows, variance, axis=1, training=False))
+        return net.emit(relax.op.nn.relu(net.emit(relax.TupleGetItem(normed, 0))))
+
+    assert check(Network(1, 8, 6, 6), body) == ["conv2d_add_relu"]
