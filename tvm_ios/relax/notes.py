@@ -65,14 +65,15 @@ def noted_function(function: tvm.tirx.PrimFunc) -> FusedFunction | None:
     if text is None:
         return None
     try:
-        data = parse_json(str(text), f"the attribute {COMPUTES} of a kernel")
+        data = parse_json(str(text), "the note")
         return FusedFunction(
             parameters=tuple(map(_read_type, data.field("parameters").rows())),
             calls=tuple(map(_read_call, data.field("calls").rows())),
         )
     except UnreadableValueError as error:
         raise ModelError(
-            f"{error}; prepare the module again from the operators of Relax"
+            f"the attribute {COMPUTES} of a kernel is no note: {error}; prepare the module again "
+            "from operators of Relax"
         ) from error
 
 

@@ -11,7 +11,14 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.relax.networks import TARGET, Network, answers, inception_block, squeezenet
+from tests.relax.networks import (
+    TARGET,
+    Network,
+    answers,
+    inception_block,
+    random_network,
+    squeezenet,
+)
 from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.runtime.base.lane_pool import LaneOptions
@@ -124,6 +131,24 @@ def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
         return net.emit(relax.op.concat([made, net.emit(relax.op.multiply(made, made))], axis=1))
 
     assert check(Network(1, 8, 6, 6), body) == ["conv2d_add_relu"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_networks_have_the_same_bits_in_any_order(seed):
+    mod, value = random_network(seed)
+    model = build_relax(mod, None, TARGET, libraries=ONEDNN)
+    rows = []
+    for make in (sequential_schedule, greedy_schedule):
+        compiled = model.lower(make(model.graph), lanes=2)
+        assert computed(compiled)
+        options = LaneOptions(oversubscribe=True, jitter_seed=seed)
+        with compiled.executor(options=options) as executor:
+            executor.run(x=value)
+            count = executor.get_num_outputs()
+            rows.append([executor.get_output(number).numpy() for number in range(count)])
+    for first, second, exact in zip(*rows, answers(model.module, value), strict=True):
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_allclose(first, exact, rtol=1e-4, atol=1e-4 * abs(exact).max())
 
 
 @pytest.fixture(scope="module", params=["inception", "squeezenet"])
