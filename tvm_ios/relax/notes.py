@@ -37,6 +37,7 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "nn.max_pool2d": POOLING,
         "nn.avg_pool2d": POOLING,
         "nn.adaptive_avg_pool2d": ("layout", "out_layout"),
+        "mean": ("axis", "keepdims"),
         "nn.softmax": ("axis",),
         "nn.leakyrelu": ("alpha",),
         "nn.prelu": ("axis",),
@@ -46,8 +47,14 @@ NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     | dict.fromkeys(("clip", "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu"), ())
 )
 """Operators of Relax that are noted, and the attributes that operator libraries read."""
-NAMES: Mapping[str, str] = MappingProxyType({"nn.leakyrelu": "nn.leaky_relu"})
+NAMES: Mapping[str, str] = MappingProxyType(
+    {"nn.leakyrelu": "nn.leaky_relu", "mean": "nn.global_avg_pool2d"}
+)
 """Names in a FusedFunction where they are others."""
+POOLED_AXES: Mapping[frozenset[int], str] = MappingProxyType(
+    {frozenset((2, 3)): "NCHW", frozenset((1, 2)): "NHWC"}
+)
+"""Layouts of images, by the axes over which their mean is a pooling."""
 NUMBERS = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
 
 Rule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -136,6 +143,11 @@ def _note(name: str, call: relax.Call, lowered: relax.Expr) -> FusedFunction | N
         if not isinstance(low, NUMBERS) or not isinstance(high, NUMBERS):
             return None
         attributes |= {"a_min": low.value, "a_max": high.value}
+    if name == "mean":
+        layout = _pooled_layout(len(result[0].shape), attributes["axis"], attributes["keepdims"])
+        if layout is None:
+            return None
+        attributes = {"layout": layout}
     # TVM writes numbers into the kernel; all else it reads, in order.
     numbers = [_number(each) for each in arguments]
     read = [each for each, number in zip(arguments, numbers, strict=True) if number is None]
@@ -163,6 +175,13 @@ def _note(name: str, call: relax.Call, lowered: relax.Expr) -> FusedFunction | N
     )
     parameters = tuple(TensorType(each[0].shape, each[0].dtype) for each in types if each)
     return FusedFunction(parameters=parameters, calls=tuple(calls))
+
+
+def _pooled_layout(rank: int, axes: AttributeValue, keeps: AttributeValue) -> str | None:
+    """Layout of images whose mean over these axes is a pooling; None for other means."""
+    if rank != 4 or not keeps or not isinstance(axes, tuple):
+        return None
+    return POOLED_AXES.get(frozenset(axis % rank for axis in axes if isinstance(axis, int)))
 
 
 def _same(one: relax.Expr, other: relax.Expr) -> bool:

@@ -125,6 +125,14 @@ def test_pooling(pool):
     assert check(Network(1, 8, 9, 9), body) == [pool, "adaptive_avg_pool2d"]
 
 
+@pytest.mark.parametrize("axes", [[2, 3], [-1, -2], [1, 2], [1, 3]])
+def test_the_mean_of_images_is_a_pooling(axes):
+    def body(net):
+        return net.emit(relax.op.mean(net.x, axes, keepdims=True))
+
+    assert check(Network(2, 5, 6, 7), body) == (["mean"] if axes != [1, 3] else [])
+
+
 def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
     def body(net):
         made = net.conv(net.x, 8, 3)
