@@ -17,8 +17,8 @@ REGISTRATION = LIBRARIES / "known.py"
 FILES = sorted(PACKAGE.rglob("*.py"))
 KNOWS_NO_LIBRARY = [
     *sorted((PACKAGE / "runtime").glob("*.py")),
-    *(LIBRARIES / name for name in ("protocol.py", "open_libraries.py")),
-    *(PACKAGE / "relay" / "functions" / name for name in ("fused_function.py", "library_calls.py")),
+    *(LIBRARIES / name for name in ("protocol.py", "open_libraries.py", "placed_calls.py")),
+    PACKAGE / "relay" / "functions" / "fused_function.py",
     PACKAGE / "compile" / "model.py",
     *(PACKAGE / "profile").glob("*.py"),
 ]

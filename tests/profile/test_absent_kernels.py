@@ -27,11 +27,12 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
-from tvm_ios.relay.functions.library_calls import library_calls
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.onednn.device import OnednnProcessor
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.search.baselines import sequential_schedule
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
@@ -124,8 +125,9 @@ def network() -> Network:
     prepared = prepare(*squeezenet(image_size=64), TARGET)
     whole = replace(build_prepared(prepared), libraries=(ONEDNN,))
     plain = whole.extraction.calls
+    functions = describe_calls(plain)
     with LocalCpu().open() as session:
-        calls = {n: each for n, each in enumerate(library_calls(plain, ONEDNN)) if each}
+        calls = {n: each for n, each in enumerate(library_calls(functions, ONEDNN)) if each}
         complete = session.libraries().open(ONEDNN).complete(c.descriptor for c in calls.values())
     able = tuple(n for n, each in calls.items() if complete[each.descriptor] is not None)
     absent = {digest_of_call(plain[index]) for index in able}

@@ -227,10 +227,13 @@ def cudnn_data(calls):
     """For each operator the call of cuDNN, and what Relay says of its convolution."""
     from tvm import relay
 
-    from tvm_ios.relay.functions.library_calls import library_calls
+    from tvm_ios.relay.functions.fused_function import describe_calls
+    from tvm_ios.runtime.libraries.placed_calls import library_calls
 
     rows = []
-    for call, found in zip(calls, library_calls(calls, CudnnLibrary()), strict=True):
+    for call, found in zip(
+        calls, library_calls(describe_calls(calls), CudnnLibrary()), strict=True
+    ):
         inside = []
         relay.analysis.post_order_visit(call.op, inside.append)
         attributes = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
 
 import tvm
 
+from tvm_ios.compile.chosen_calls import with_chosen_calls
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.compile.plan_of import plan_of
@@ -16,11 +17,13 @@ from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.relax.build import StagedBuild, build
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.rewrite import rewrite_extraction
 from tvm_ios.relax.stage_ir import is_partitioned
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["RelaxModel", "build_relax"]
 
@@ -33,6 +36,9 @@ class RelaxModel:
     """Module that is prepared, or partitioned."""
     kernels: ModelKernels[StagedBuild]
     name: str = "main"
+    libraries: tuple[OperatorLibrary, ...] = ()
+    """Operator libraries that compute what they can, the first that can; a schedule that chooses
+    for them is followed."""
 
     @cached_property
     def graph(self) -> OperatorGraph:
@@ -49,13 +55,16 @@ class RelaxModel:
         Raises
         ------
         ScheduleError
-            If the schedule is for another graph, or merges convolutions.
+            If the schedule is for another graph, merges convolutions, or uses an operator library
+            that does not compute for this target.
         """
         staged = self.kernels.staged
-        placements, chosen = staged.placements, schedule or staged.schedule
+        chosen = schedule or staged.schedule
+        placements: Sequence[Placement] = staged.placements
         if schedule is not None:
             verify_schedule(schedule, self.graph)
             placements = placements_for(staged.extraction, schedule)
+        placements = with_chosen_calls(staged, placements, chosen, self.libraries)
         return CompiledModel(
             partition=cache(partial(self._partition, chosen)),
             graph=self.graph,
@@ -76,12 +85,15 @@ def build_relax(
     target: Any = None,
     *,
     name: str = "main",
+    libraries: Sequence[OperatorLibrary] = (),
 ) -> RelaxModel:
     """Prepared model of Relax with kernels compiled once.
 
     A module from ``PrepareModule`` or ``ScheduleOperators`` is taken unchanged; arguments are those
-    of :func:`tvm_ios.relax.prepare`, and the name is that of the operator graph.
+    of :func:`tvm_ios.relax.prepare`, the name is that of the operator graph, and operator libraries
+    compute what they can: images get the layout that they are fastest in.
     """
-    prepared = prepare(mod, params, target)
+    layout = next((each.image_layout for each in libraries if each.image_layout), None)
+    prepared = prepare(mod, params, target, image_layout=layout)
     staged = build(prepared.module, prepared.target, extraction=prepared.extraction)
-    return RelaxModel(prepared.module, ModelKernels(staged), name)
+    return RelaxModel(prepared.module, ModelKernels(staged), name, tuple(libraries))

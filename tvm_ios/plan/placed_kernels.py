@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
 
@@ -27,6 +28,10 @@ class PlacedKernels(Protocol):
         """Name of each operator of :attr:`graph`, in its order; unique."""
 
     @property
+    def members(self) -> Sequence[tuple[str, ...]]:
+        """Names of the model's operators that each operator of :attr:`graph` computes."""
+
+    @property
     def params(self) -> Mapping[str, Any]:
         """Constants, as arrays of the dialect's TVM, by the names of the graph's inputs."""
 
@@ -37,3 +42,6 @@ class PlacedKernels(Protocol):
     @property
     def factory(self) -> Any:
         """Kernels that can be exported, with constants or (``get_lib()``) without."""
+
+    def describe(self) -> Sequence[FusedFunction | None]:
+        """Function of each operator of :attr:`graph`; None of what no library could compute."""

@@ -14,11 +14,11 @@ from tvm_ios.core.graph import Operator
 from tvm_ios.cost.kernel_bound import can_win, least_ns, share_of_peak
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relay.functions.fused_function import describe_function
-from tvm_ios.relay.functions.library_calls import library_calls
+from tvm_ios.relay.functions.fused_function import describe_calls, describe_function
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.record_listeners import may_have_records
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["absent_kernels", "library_ns"]
@@ -61,11 +61,12 @@ def library_ns(
     calls: Sequence[relay.Call], libraries: Iterable[OperatorLibrary], call: MeasuringCall
 ) -> list[int | None]:
     """Nanoseconds of the fastest library's call for each operator; None where there is none."""
+    functions = describe_calls(calls)
     found: list[int | None] = [None] * len(calls)
     with call.open() as session:
         for library in libraries:
             opened = session.libraries(call.database).open(library)
-            able = {n: each for n, each in enumerate(library_calls(calls, library)) if each}
+            able = {n: each for n, each in enumerate(library_calls(functions, library)) if each}
             complete = opened.complete(each.descriptor for each in able.values())
             for index, each in able.items():
                 made = complete[each.descriptor]

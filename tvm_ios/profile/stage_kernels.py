@@ -33,9 +33,10 @@ from tvm_ios.profile.kernel_variant import (
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.relay.build import StagedBuild, build
 from tvm_ios.relay.extract import extract
-from tvm_ios.relay.functions.library_calls import library_calls
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = ["RelayStageRunner"]
@@ -228,9 +229,10 @@ class RelayStageRunner:
 
         The library finds out how each call is fastest.
         """
+        functions = describe_calls(kernels)
         found: dict[str, dict[int, LibraryCall]] = {}
         for library in self.built.libraries:
-            able = {i: call for i, call in enumerate(library_calls(kernels, library)) if call}
+            able = {i: call for i, call in enumerate(library_calls(functions, library)) if call}
             complete = self._opened.open(library).complete(
                 call.descriptor for call in able.values()
             )

@@ -15,7 +15,14 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.plan.placement import ConcatView
-from tvm_ios.relax.ir import Constant, call_name, is_call_tir, main_of, static_tensors
+from tvm_ios.relax.ir import (
+    Constant,
+    call_name,
+    is_call_tir,
+    main_of,
+    operator_calls,
+    static_tensors,
+)
 from tvm_ios.relax.kernel_text import kernel_text
 from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, leaves, read_main
 from tvm_ios.relax.views import concat_view, is_reshape
@@ -62,7 +69,7 @@ def is_prepared(module: tvm.IRModule) -> bool:
     main = main_of(module)
     if main is None:
         return False
-    called = [call_name(call) for call in _operator_calls(main)]
+    called = [call_name(call) for call in operator_calls(main)]
     return "relax.call_tir" in called and set(called) <= set(BY_CALL)
 
 
@@ -142,17 +149,6 @@ def _tensors(line: StraightLine, leaf: object) -> tuple[GraphTensor, ...]:
             return (line.parameters[leaf.output][1],)
         return (line.calls[leaf.call].outputs[leaf.output],)
     return (static_tensors(leaf.ty) or ()) if isinstance(leaf, Constant) else ()
-
-
-def _operator_calls(main: relax.Function) -> list[relax.Call]:
-    found: list[relax.Call] = []
-
-    def visit(expression: relax.Expr) -> None:
-        if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
-            found.append(expression)
-
-    relax.analysis.post_order_visit(main, visit)
-    return found
 
 
 def _predecessors(call: ReadCall) -> tuple[int, ...]:

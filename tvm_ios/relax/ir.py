@@ -16,6 +16,7 @@ __all__ = [
     "is_call_tir",
     "main_of",
     "name_of",
+    "operator_calls",
     "replace_variables",
     "static_tensors",
     "variables_in",
@@ -36,6 +37,18 @@ def main_of(module: tvm.IRModule) -> relax.Function | None:
 def name_of(variable: relax.Var | tvm.ir.GlobalVar) -> str:
     """Name of a variable, or of a function of the module."""
     return str(variable.name_hint if isinstance(variable, tvm.ir.GlobalVar) else variable.name)
+
+
+def operator_calls(function: relax.Function) -> list[relax.Call]:
+    """Calls of operators in a function, in order."""
+    found: list[relax.Call] = []
+
+    def visit(expression: relax.Expr) -> None:
+        if isinstance(expression, relax.Call) and isinstance(expression.op, tvm.ir.Op):
+            found.append(expression)
+
+    relax.analysis.post_order_visit(function, visit)
+    return found
 
 
 def is_call_tir(call: relax.Call) -> bool:

@@ -1,6 +1,7 @@
 """The first step in Relax: a user's module becomes one ``main`` of kernels, parameters bound.
 
-TVM's own passes do the work; then kernels get loops of ours. Layouts stay as they are in the model.
+TVM's own passes do the work; then kernels get loops of ours. Layouts stay as they are in the model,
+unless somebody asks for another one.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,19 @@ from tvm import relax
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
-from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
+from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
 
 __all__ = ["PreparedModule", "prepare"]
+
+WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
+"""Layouts of images that models may be brought into, each with the layout of weights beside it."""
+LAYOUT_RULE = "FRelaxInferLayout"
+FOLLOWING = ("relax.clip", "relax.nn.leakyrelu")
+"""Operators that work in any layout, for which TVM has no rule: it would turn images back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +51,11 @@ class PreparedModule:
 
 
 def prepare(
-    mod: tvm.IRModule, params: Mapping[str, Any] | None = None, target: Any = None
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    image_layout: str | None = None,
 ) -> PreparedModule:
     """Module with parameters bound, constants folded, operators lowered to kernels, and fused.
 
@@ -55,14 +68,22 @@ def prepare(
         where all are bound, or weights are inputs on purpose.
     target
         CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
+    image_layout
+        Layout of the images that 2-D convolutions read and write: ``NHWC``, or None for the model's
+        own. Inputs and outputs of the model keep theirs.
 
     Raises
     ------
     ModelError
-        If there is no ``main`` in Relax, a parameter is unknown or of the wrong shape or type, or
-        TVM does not have the target.
+        If the layout is another one, there is no ``main`` in Relax, a parameter is unknown or of
+        the wrong shape or type, or TVM does not have the target.
     """
     chosen = resolve_target(target)
+    if image_layout not in (None, *WEIGHT_LAYOUTS):
+        raise ModelError(
+            f"image_layout={image_layout!r}; it is None for the model's own, or one of "
+            f"{', '.join(WEIGHT_LAYOUTS)}"
+        )
     main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
     if main is None:
         found = type(mod).__name__
@@ -80,15 +101,17 @@ def prepare(
         steps += [
             transform.Normalize(),
             transform.ConvertToDataflow(),
+            *([transform.FoldBatchnormToConv2D()] if _has_plain_norms(main) else []),
             *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
+            *(_laid_out(image_layout) if image_layout else []),
             transform.EliminateCommonSubexpr(),
-            transform.LegalizeOps(),
+            legalize_noted,
             transform.FoldConstant(),
             transform.AnnotateTIROpPattern(),
             transform.FuseOps(),
-            transform.FuseTIR(),
+            fuse_noted,
             transform.DeadCodeElimination(),
         ]
     with chosen:
@@ -98,16 +121,35 @@ def prepare(
     return PreparedModule(module=module, target=chosen)
 
 
+def _laid_out(layout: str) -> list[tvm.transform.Pass]:
+    """Passes that bring images into another layout, and constants with them."""
+    transform = relax.transform
+    for name in FOLLOWING:
+        operator = tvm.ir.Op.get(name)
+        if operator.get_attr(LAYOUT_RULE) is None:
+            rule = tvm.ir.Op.get("relax.nn.relu").get_attr(LAYOUT_RULE)
+            tvm.ir.register_op_attr(name, LAYOUT_RULE, rule)
+    layouts = {"relax.nn.conv2d": [layout, WEIGHT_LAYOUTS[layout]]}
+    return [transform.ConvertLayout(layouts), transform.Normalize(), transform.FoldConstant()]
+
+
 def _trains(main: relax.Function) -> bool:
     """True if something in ``main`` is computed as in training, which TVM's pass overlooks."""
-    found = []
+    return any(getattr(call.attrs, "training", False) for call in operator_calls(main))
 
-    def visit(expression: relax.Expr) -> None:
-        if isinstance(expression, relax.Call) and getattr(expression.attrs, "training", False):
-            found.append(expression)
 
-    relax.analysis.post_order_visit(main, visit)
-    return bool(found)
+def _has_plain_norms(main: relax.Function) -> bool:
+    """True if norms are such as TVM's pass takes all for when it folds them into convolutions."""
+    calls: dict[str, list[Any]] = {}
+    for call in operator_calls(main):
+        calls.setdefault(call_name(call), []).append(call.attrs)
+    norms, convolutions = (calls.get(f"relax.nn.{name}", []) for name in ("batch_norm", "conv2d"))
+    return all(
+        each.axis == 1 and each.scale and each.center and not each.training for each in norms
+    ) and all(
+        (each.data_layout, each.out_layout, each.kernel_layout) == ("NCHW", "NCHW", "OIHW")
+        for each in convolutions
+    )
 
 
 def _checked(main: relax.Function, params: Mapping[str, Any]) -> dict[str, tvm.runtime.Tensor]:

@@ -14,6 +14,7 @@ from tvm import relay
 from tvm.ir.transform import PassContext
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.errors import ModelError
 from tvm_ios.kernels import KernelCompiler, LoweredKernel, import_kernels
 from tvm_ios.kernels.cuda_source import mended_cuda_source
@@ -22,6 +23,7 @@ from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relay.context import reason_of, tvm_pipeline
 from tvm_ios.relay.extract import Extraction, extract
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.graph_json import read_graph_json, with_own_constant_names
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import absent_symbol, declare_kernels, digest_of_call, lower_kernels
@@ -89,6 +91,10 @@ class StagedBuild:
     target: tvm.target.Target
     exact: bool
     """True if the kernels have stock TVM's bits, as those built beside them have to."""
+
+    def describe(self) -> Sequence[FusedFunction | None]:
+        """Function of each ``tvm_op`` node; None of what no operator library could compute."""
+        return describe_calls(self.extraction.calls)
 
     def can_run(self, placements: Sequence[Placement]) -> bool:
         """True if operator libraries are to make the calls of all absent kernels."""

@@ -76,3 +76,41 @@ def test_other_things_are_refused():
         prepare("model", None, TARGET)
     with pytest.raises(ModelError, match=r"got functions \['twice'\]"):
         prepare(tvm.IRModule({"twice": Branches["twice"]}), None, TARGET)
+
+
+def test_images_in_another_layout_are_turned_at_the_ends_only():
+    def body(net):
+        clipped = net.emit(relax.op.clip(net.conv(net.x, 8, 3), 0, 6))
+        pooled = net.emit(relax.op.nn.max_pool2d(clipped, (2, 2)))
+        return net.emit(relax.op.nn.leakyrelu(net.conv(pooled, 8, 3), 0.1))
+
+    network = Network(1, 4, 6, 6)
+    mod = network.build(body)
+    prepared = prepare(mod, None, TARGET, image_layout="NHWC")
+    kinds = [each.kind for each in prepared.extraction.graph.operators]
+    assert [each for each in kinds if "transpose" in each] == [kinds[0], kinds[-1]]
+    (answer,) = answers(prepared.module, network.value())
+    (expected,) = answers(mod, network.value())
+    np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layout_that_nobody_knows_is_refused():
+    with pytest.raises(ModelError, match="image_layout='CHWN'.*one of NHWC"):
+        prepare(Unprepared, None, TARGET, image_layout="CHWN")
+
+
+@pytest.mark.parametrize("without", ["scale", "center"])
+def test_norms_that_tvm_would_fold_wrongly_stay(without):
+    def body(net):
+        rows = [net.constant(4) for _ in range(3)]
+        variance = relax.const(np.linspace(0.5, 2, 4, dtype="float32"))
+        made = net.emit(relax.op.nn.conv2d(net.x, net.constant(4, 4, 1, 1)))
+        options = {"axis": 1, "training": False, without: False}
+        normed = net.emit(relax.op.nn.batch_norm(made, *rows, variance, **options))
+        return net.emit(relax.TupleGetItem(normed, 0))
+
+    network = Network(1, 4, 5, 5)
+    mod = network.build(body)
+    (answer,) = answers(prepare(mod, None, TARGET).module, network.value())
+    (expected,) = answers(mod, network.value())
+    np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)

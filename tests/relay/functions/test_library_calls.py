@@ -8,11 +8,11 @@ from tvm import relay
 
 from tvm_ios.plan.placement import Placement
 from tvm_ios.relay.extract import extract
-from tvm_ios.relay.functions.fused_function import describe_function
-from tvm_ios.relay.functions.library_calls import with_library_calls
+from tvm_ios.relay.functions.fused_function import describe_calls, describe_function
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
+from tvm_ios.runtime.libraries.placed_calls import with_library_calls
 
 DATA = (2, 12, 9, 7)
 
@@ -135,6 +135,7 @@ def test_a_merged_convolution_is_one_call_like_any_other(nets):
 def test_names_choose(nets):
     extraction = parallel(nets)
     convolutions = [index for index, each in enumerate(extraction.patterns) if each]
+    functions = describe_calls(extraction.calls)
     members = [(f"operator{index}",) for index in range(len(extraction.calls))]
     members[convolutions[1]] = ("a", "b")
     places = [Placement(stage=index, group=0) for index in range(len(members))]
@@ -142,7 +143,7 @@ def test_names_choose(nets):
     def chosen(*which):
         libraries = [CudnnLibrary()]
         by = [{"cudnn": wanted} for wanted in which]
-        made = with_library_calls(places, extraction.calls, members, libraries, *by)
+        made = with_library_calls(places, functions, members, libraries, *by)
         return [index for index, place in enumerate(made) if place.call is not None]
 
     assert chosen() == convolutions

@@ -5,6 +5,8 @@ Goes after ``extract``; the result is a :class:`~tvm_ios.core.fused_function.Fus
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +22,20 @@ from tvm_ios.core.fused_function import (
 from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.functions.stored_types import computed_in_float32
 
-__all__ = ["describe_function"]
+__all__ = ["describe_calls", "describe_function"]
+
+
+def describe_calls(calls: Iterable[relay.Call]) -> tuple[FusedFunction | None, ...]:
+    """Descriptions of kernel calls, whose constant arguments are constants of the function."""
+    return tuple(map(_describe_call, calls))
+
+
+def _describe_call(call: relay.Call) -> FusedFunction | None:
+    described = describe_function(call.op) if isinstance(call.op, relay.Function) else None
+    if described is None:
+        return None
+    constants = [n for n, argument in enumerate(call.args) if isinstance(argument, relay.Constant)]
+    return replace(described, constants=frozenset(constants))
 
 
 @lru_cache(maxsize=4096)

@@ -355,3 +355,42 @@ def test_what_sizes_rounded_up_need_is_padding_below_and_right():
 )
 def test_other_poolings_stay_with_tvm(other):
     assert match_call(other) is None
+
+
+def matmul(left, right, result) -> OnednnCall | None:
+    """The product of Relax with one value a column added, where oneDNN computes it."""
+    row = floats(result[-1])
+    first = call("matmul", (0, 1), floats(*result))
+    calls = (first, call("add", (3, 2), floats(*result)), call("nn.gelu", (4,), floats(*result)))
+    return match_call(FusedFunction(parameters=(floats(*left), floats(*right), row), calls=calls))
+
+
+def test_rows_of_any_tensor_are_rows_of_one_matrix():
+    made = matmul((2, 5, 3), (3, 4), (2, 5, 4))
+    assert (made.data.shape, made.data.extents) == ((2, 5, 3), (10, 3))
+    assert (made.weight.extents, made.result.extents) == ((3, 4), (10, 4))
+    assert made.bias.extents == (1, 4)
+    assert [step.kind for step in made.steps] == [StepKind.GELU]
+    assert OnednnCall.from_data(parse_json(json.dumps(made.to_data()), "the call")) == made
+
+
+def test_equally_many_matrices_are_multiplied_pair_by_pair():
+    made = matmul((2, 3, 5, 7), (2, 3, 7, 4), (2, 3, 5, 4))
+    assert [each.extents for each in (made.data, made.weight, made.result)] == [
+        (6, 5, 7),
+        (6, 7, 4),
+        (6, 5, 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        ((2, 5, 7), (1, 7, 4), (2, 5, 4)),
+        ((5, 7), (2, 7, 4), (2, 5, 4)),
+        ((7,), (7, 4), (4,)),
+        ((5, 7), (7,), (5,)),
+    ],
+)
+def test_products_that_broadcast_or_have_vectors_stay_with_tvm(left, right, result):
+    assert matmul(left, right, result) is None

@@ -7,6 +7,7 @@ float32; tensors may lie in memory as bfloat16.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -129,7 +130,7 @@ def _first_call(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | N
             return _convolution(function, first)
         case "nn.conv2d_transpose":
             return _transposed(function, first)
-        case "nn.dense" | "nn.contrib_dense_pack" | "nn.batch_matmul":
+        case "nn.dense" | "nn.contrib_dense_pack" | "nn.batch_matmul" | "matmul":
             return _product(function, first)
         case _:
             return None
@@ -198,6 +199,8 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
     if first.operator == "nn.batch_matmul":
         data = _matrices(left_shape, bool(first.attribute("transpose_a")), left)
         weight = _matrices(right_shape, bool(first.attribute("transpose_b")), right)
+    elif first.operator == "matmul":
+        return _matmul((left_shape, right_shape), first)
     elif len(left_shape) != 2:
         return None
     elif first.operator == "nn.dense":
@@ -217,6 +220,30 @@ def _product(function: FusedFunction, first: PrimitiveCall) -> OnednnCall | None
             extents=(inner, blocks * block),
             format=format_ if whole_blocks and format_ in FORMATS else f"Ba{block}b",
         )
+    return OnednnCall(
+        primitive=Primitive.PRODUCT, data=data, weight=weight, bias=None, result=result
+    )
+
+
+def _matmul(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], first: PrimitiveCall
+) -> OnednnCall | None:
+    """Product of Relax: rows of a tensor with one matrix, or pairs of equally many matrices."""
+    if min(map(len, shapes)) < 2:
+        return None
+    (*count, rows, _), (*others, inner, columns) = shapes
+    if others and others != count:
+        return None
+    many = (math.prod(count),) if others else ()
+    rows *= 1 if others else math.prod(count)
+    data, weight, result = (
+        OnednnTensor(position=position, shape=shape, extents=extents, format=in_order(len(extents)))
+        for position, shape, extents in (
+            (first.operands[0], shapes[0], (*many, rows, inner)),
+            (first.operands[1], shapes[1], (*many, inner, columns)),
+            (None, first.result.shape, (*many, rows, columns)),
+        )
+    )
     return OnednnCall(
         primitive=Primitive.PRODUCT, data=data, weight=weight, bias=None, result=result
     )

@@ -39,6 +39,9 @@ ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
         "erf": Step(kind=StepKind.ERF),
         "exp": Step(kind=StepKind.EXP),
         "log": Step(kind=StepKind.LOG),
+        "nn.gelu": Step(kind=StepKind.GELU),
+        "nn.gelu_tanh": Step(kind=StepKind.GELU_TANH),
+        "nn.silu": Step(kind=StepKind.SWISH, alpha=1.0),
     }
 )
 ONLY_INSIDE = frozenset({StepKind.ERF, StepKind.EXP, StepKind.LOG})

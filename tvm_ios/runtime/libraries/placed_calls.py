@@ -1,6 +1,7 @@
 """Calls of operator libraries that compute fused functions, and their placement.
 
-Goes after ``extract``, before lowering. Each library knows itself which functions it computes.
+Goes after a dialect has described its functions, before lowering. Each library knows itself which
+functions it computes.
 """
 
 from __future__ import annotations
@@ -8,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tvm import relay
-
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.plan.placement import Placement
-from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["library_calls", "with_library_calls"]
 
 
 def library_calls(
-    calls: Sequence[relay.Call], library: OperatorLibrary
+    functions: Sequence[FusedFunction | None], library: OperatorLibrary
 ) -> tuple[LibraryCall | None, ...]:
-    """Calls of a library in place of kernel calls, in order; None where it cannot compute one."""
+    """Calls of a library for functions, in order; None where it cannot compute one.
+
+    A function that no dialect could describe is None.
+    """
     return tuple(
-        _library_call(call, library) if isinstance(call.op, relay.Function) else None
-        for call in calls
+        None if function is None else _library_call(function, library) for function in functions
     )
 
 
 def with_library_calls(
     placements: Sequence[Placement],
-    calls: Sequence[relay.Call],
+    functions: Sequence[FusedFunction | None],
     members: Sequence[Collection[str]],
     libraries: Sequence[OperatorLibrary],
     chosen: Mapping[str, Collection[str]] | None = None,
@@ -39,6 +40,8 @@ def with_library_calls(
 
     Parameters
     ----------
+    functions
+        Functions that the kernel calls compute.
     members
         Names of the operators that each kernel call computes: several for a merged convolution,
         none for a copy of its slice.
@@ -50,7 +53,7 @@ def with_library_calls(
     placed = list(placements)
     for library in libraries:
         wanted = None if chosen is None else set(chosen.get(library.name.key, ()))
-        for index, call in enumerate(library_calls(calls, library)):
+        for index, call in enumerate(library_calls(functions, library)):
             if call is None or placed[index].call is not None:
                 continue
             if wanted is None or (members[index] and wanted.issuperset(members[index])):
@@ -58,10 +61,6 @@ def with_library_calls(
     return tuple(placed)
 
 
-def _library_call(call: relay.Call, library: OperatorLibrary) -> LibraryCall | None:
-    described = describe_function(call.op)
-    if described is None:
-        return None
-    constants = [n for n, argument in enumerate(call.args) if isinstance(argument, relay.Constant)]
-    descriptor = library.match(replace(described, constants=frozenset(constants)))
+def _library_call(function: FusedFunction, library: OperatorLibrary) -> LibraryCall | None:
+    descriptor = library.match(function)
     return None if descriptor is None else LibraryCall(library.name, descriptor)

@@ -1,0 +1,265 @@
+"""Notes on kernels that say which operators they compute, for operator libraries.
+
+A kernel's loops no longer say that they are a convolution. So ``prepare`` lowers operators with
+TVM's own rules, and each kernel gets its :class:`~tvm_ios.core.fused_function.FusedFunction` as an
+attribute, ``tvm_ios_computes``; a kernel that TVM fuses of several gets that of all of them. The
+attribute is JSON, so that it survives printing and saving, partitions and loops.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.errors import ModelError
+from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
+from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
+
+__all__ = ["COMPUTES", "fuse_noted", "legalize_noted", "noted_function"]
+
+COMPUTES = "tvm_ios_computes"
+"""Attribute of kernels: the function that they compute, as JSON."""
+WINDOW = ("strides", "padding", "dilation")
+LAYOUTS = ("groups", "data_layout", "kernel_layout", "out_layout")
+POOLING = ("pool_size", *WINDOW, "ceil_mode", "count_include_pad", "layout", "out_layout")
+NOTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "nn.conv2d": (*WINDOW, *LAYOUTS),
+        "nn.conv3d": (*WINDOW, *LAYOUTS),
+        "nn.conv2d_transpose": (*WINDOW, *LAYOUTS, "output_padding"),
+        "nn.max_pool2d": POOLING,
+        "nn.avg_pool2d": POOLING,
+        "nn.adaptive_avg_pool2d": ("layout", "out_layout"),
+        "mean": ("axis", "keepdims"),
+        "nn.softmax": ("axis",),
+        "nn.leakyrelu": ("alpha",),
+        "nn.prelu": ("axis",),
+    }
+    | dict.fromkeys(("matmul", "add", "subtract", "multiply", "divide", "power", "maximum"), ())
+    | dict.fromkeys(("minimum", "less", "where", "sigmoid", "tanh", "erf", "exp", "log"), ())
+    | dict.fromkeys(("clip", "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu"), ())
+)
+"""Operators of Relax that are noted, and the attributes that operator libraries read."""
+NAMES: Mapping[str, str] = MappingProxyType(
+    {"nn.leakyrelu": "nn.leaky_relu", "mean": "nn.global_avg_pool2d"}
+)
+"""Names in a FusedFunction where they are others."""
+POOLED_AXES: Mapping[frozenset[int], str] = MappingProxyType(
+    {frozenset((2, 3)): "NCHW", frozenset((1, 2)): "NHWC"}
+)
+"""Layouts of images, by the axes over which their mean is a pooling."""
+NUMBERS = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
+
+Rule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
+
+
+def noted_function(function: tvm.tirx.PrimFunc) -> FusedFunction | None:
+    """Function that a kernel computes, as it was noted; None where nothing was.
+
+    Raises
+    ------
+    ModelError
+        If the note is not one of ours.
+    """
+    text = function.attrs.get(COMPUTES)
+    if text is None:
+        return None
+    try:
+        data = parse_json(str(text), "the note")
+        return FusedFunction(
+            parameters=tuple(map(_read_type, data.field("parameters").rows())),
+            calls=tuple(map(_read_call, data.field("calls").rows())),
+        )
+    except UnreadableValueError as error:
+        raise ModelError(
+            f"the attribute {COMPUTES} of a kernel is no note: {error}; prepare the module again "
+            "from operators of Relax"
+        ) from error
+
+
+@tvm.transform.module_pass(opt_level=0, name="LegalizeNoted")  # type: ignore[untyped-decorator]
+def legalize_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    """The pass ``LegalizeOps``, after which kernels of single operators have notes."""
+    del context
+    notes: dict[str, FusedFunction] = {}
+    rules = {f"relax.{name}": _noting(name, notes) for name in NOTED}
+    return _with_notes(relax.transform.LegalizeOps(rules)(module), notes)
+
+
+@tvm.transform.module_pass(opt_level=0, name="FuseNoted")  # type: ignore[untyped-decorator]
+def fuse_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    """The pass ``FuseTIR``, after which fused kernels have the notes of all that they compute."""
+    del context
+    notes = {
+        variable.name_hint: _fused(module, function)
+        for variable, function in module.functions_items()
+        if isinstance(function, relax.Function) and "Primitive" in (function.attrs or {})
+    }
+    return _with_notes(relax.transform.FuseTIR()(module), notes)
+
+
+def _with_notes(module: tvm.IRModule, notes: Mapping[str, FusedFunction | None]) -> tvm.IRModule:
+    """The module, in which kernels have notes, by their names."""
+    for variable, function in module.functions_items():
+        note = notes.get(variable.name_hint)
+        if note is not None and isinstance(function, tvm.tirx.PrimFunc):
+            module.update_func(variable, function.with_attr(COMPUTES, _to_json(note)))
+    return module
+
+
+def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
+    """TVM's own rule for an operator, with a note of the kernel that it makes.
+
+    The kernel itself is left alone, since the builder would not find it again for its twins.
+    """
+    rule = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+
+    def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        lowered = rule(builder, call)
+        note = _note(name, call, lowered)
+        if note is not None:
+            notes.setdefault(lowered.args[0].name_hint, note)
+        return lowered
+
+    return lower
+
+
+def _note(name: str, call: relax.Call, lowered: relax.Expr) -> FusedFunction | None:
+    """Function of one operator; None where its kernel takes other arguments than it."""
+    result = static_tensors(call.ty)
+    if not isinstance(lowered, relax.Call) or not is_call_tir(lowered) or result is None:
+        return None
+    attributes = {each: _value(getattr(call.attrs, each)) for each in NOTED[name]}
+    arguments = list(call.args)
+    if name == "clip":
+        *arguments, low, high = arguments
+        if not isinstance(low, NUMBERS) or not isinstance(high, NUMBERS):
+            return None
+        attributes |= {"a_min": low.value, "a_max": high.value}
+    if name == "mean":
+        layout = _pooled_layout(len(result[0].shape), attributes["axis"], attributes["keepdims"])
+        if layout is None:
+            return None
+        attributes = {"layout": layout}
+    # TVM writes numbers into the kernel; all else it reads, in order.
+    numbers = [_number(each) for each in arguments]
+    read = [each for each, number in zip(arguments, numbers, strict=True) if number is None]
+    given = list(lowered.args[1].fields)
+    types = [static_tensors(each.ty) for each in read]
+    if len(read) != len(given) or None in types or not all(map(_same, read, given)):
+        return None
+    places, calls = iter(range(len(read))), list[PrimitiveCall]()
+    operands = []
+    for argument, number in zip(arguments, numbers, strict=True):
+        operands.append(next(places) if number is None else len(read) + len(calls))
+        if number is not None:
+            constant = TensorType((), str(argument.value.dtype))
+            value = (("value", number),)
+            calls.append(
+                PrimitiveCall(operator="constant", operands=(), result=constant, attributes=value)
+            )
+    calls.append(
+        PrimitiveCall(
+            operator=NAMES.get(name, name),
+            operands=tuple(operands),
+            result=TensorType(result[0].shape, result[0].dtype),
+            attributes=tuple(attributes.items()),
+        )
+    )
+    parameters = tuple(TensorType(each[0].shape, each[0].dtype) for each in types if each)
+    return FusedFunction(parameters=parameters, calls=tuple(calls))
+
+
+def _pooled_layout(rank: int, axes: AttributeValue, keeps: AttributeValue) -> str | None:
+    """Layout of images whose mean over these axes is a pooling; None for other means."""
+    if rank != 4 or not keeps or not isinstance(axes, tuple):
+        return None
+    return POOLED_AXES.get(frozenset(axis % rank for axis in axes if isinstance(axis, int)))
+
+
+def _same(one: relax.Expr, other: relax.Expr) -> bool:
+    return bool(one.same_as(other))
+
+
+def _number(argument: relax.Expr) -> float | None:
+    """Number that TVM's rules write into a kernel; None for a tensor."""
+    if isinstance(argument, Constant) and not argument.value.shape:
+        return float(argument.value.numpy())
+    return None
+
+
+def _fused(module: tvm.IRModule, function: relax.Function) -> FusedFunction | None:
+    """Function of all kernels that a fused function of Relax calls; None where one has no note."""
+    types = [static_tensors(parameter.ty) for parameter in function.params]
+    if any(each is None or len(each) != 1 for each in types):
+        return None
+    values: dict[Any, int] = {each: number for number, each in enumerate(function.params)}
+    calls: list[PrimitiveCall] = []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or not is_call_tir(call):
+                return None
+            noted = noted_function(module[call.args[0]])
+            arguments = call.args[1].fields
+            if noted is None or any(each not in values for each in arguments):
+                return None
+            inner = [values[each] for each in arguments]
+            for each in noted.calls:
+                operands = tuple(inner[operand] for operand in each.operands)
+                inner.append(len(types) + len(calls))
+                calls.append(replace(each, operands=operands))
+            values[binding.var] = inner[-1]
+    if not calls or values.get(function.body.body) != len(types) + len(calls) - 1:
+        return None
+    parameters = tuple(TensorType(each[0].shape, each[0].dtype) for each in types if each)
+    return FusedFunction(parameters=parameters, calls=tuple(calls))
+
+
+def _value(value: Any) -> AttributeValue:
+    """Attribute of an operator of Relax as a plain value."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, NUMBERS):
+        return float(value.value) if isinstance(value, tvm.tirx.FloatImm) else int(value.value)
+    return tuple(map(_value, value))
+
+
+def _to_json(function: FusedFunction) -> str:
+    calls = [
+        {
+            "operator": call.operator,
+            "operands": call.operands,
+            "result": [call.result.shape, call.result.dtype],
+            "attributes": dict(call.attributes),
+        }
+        for call in function.calls
+    ]
+    parameters = [[each.shape, each.dtype] for each in function.parameters]
+    return json.dumps({"parameters": parameters, "calls": calls})
+
+
+def _read_type(data: StoredValue) -> TensorType:
+    shape, dtype = data.rows(2)
+    return TensorType(shape.wholes(), dtype.text())
+
+
+def _read_call(data: StoredValue) -> PrimitiveCall:
+    attributes = data.field("attributes").fields()
+    return PrimitiveCall(
+        operator=data.field("operator").text(),
+        operands=data.field("operands").wholes(),
+        result=_read_type(data.field("result")),
+        attributes=tuple((name, _read_attribute(each.value)) for name, each in attributes.items()),
+    )
+
+
+def _read_attribute(value: Any) -> AttributeValue:
+    return tuple(map(_read_attribute, value)) if isinstance(value, list) else value
