@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Self
 
-from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OptionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
+from tvm_ios.profile.dialects.dialect import Built
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for
@@ -35,7 +35,7 @@ class MemoryLimit:
 
     limit_mb: float | None
     """Megabytes (1e6 bytes); None sets no limit."""
-    compiler: Callable[[BuiltModel, InterOpSchedule], CompiledModel]
+    compiler: Callable[[Built, InterOpSchedule], CompiledModel]
     """Compiles a schedule of a build."""
     notes: list[str] = field(default_factory=list)
     """Lines on contestants that had to change for it, as they come."""
@@ -43,7 +43,7 @@ class MemoryLimit:
     @classmethod
     def over(
         cls,
-        built: BuiltModel,
+        built: Built,
         limit_mb: float | None,
         session: MeasuringSession,
         call: MeasuringCall,
