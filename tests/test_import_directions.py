@@ -41,6 +41,7 @@ RANKS, RUNTIME_RANKS = map(
 """Ranks of the rooms, and of the folders of the runtime."""
 TVM_FREE = {"errors", "support", "core", "measure", "cost", "plan", "search", "report"}
 RELAY_ROOMS = {"relay", "models", "passes", "tuning", "profile"}
+RELAX_ROOMS = {"relax", "driver"}
 IN_ROOT = {"__init__", "__main__", "errors"}
 MOST_FILES = 20
 
@@ -161,6 +162,8 @@ def test_tvm_stays_in_its_rooms():
     factory = "tvm.relay.backend.executor_factory.GraphExecutorFactoryModule"
     of_relay = [each for each in imports if each[1].startswith("tvm.relay") and each[1] != factory]
     assert [text for room, _, text in of_relay if room not in RELAY_ROOMS] == []
+    of_relax = [each for each in imports if each[1].startswith(("tvm.relax", "tvm.s_tir"))]
+    assert [text for room, _, text in of_relax if room not in RELAX_ROOMS] == []
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class ModelKernels(Generic[Kernels]):
         path = self._folder / "kernels.so"
         with self._lock:  # from Python 3.12 on a cached_property has none
             if not path.exists():
-                self.staged.write_library(path)
+                self.staged.factory.get_lib().export_library(str(path))
         return path
 
     @cached_property

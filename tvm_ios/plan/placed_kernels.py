@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_ios.plan.kernel_graph import KernelGraph
@@ -35,5 +34,6 @@ class PlacedKernels(Protocol):
     def target(self) -> Any:
         """Target that the kernels are compiled for, as the dialect's TVM has it."""
 
-    def write_library(self, path: Path) -> None:
-        """Write the kernels, without constants, into a shared library."""
+    @property
+    def factory(self) -> Any:
+        """Kernels that can be exported, with constants or (``get_lib()``) without."""

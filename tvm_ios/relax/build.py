@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -61,10 +60,6 @@ class StagedBuild:
     def factory(self) -> ExecutableFactory:
         """Kernels, target and constants, as an exported file takes them."""
         return ExecutableFactory(self.library, self.target, self.params)
-
-    def write_library(self, path: Path) -> None:
-        """Write the kernels, without constants, into a shared library."""
-        self.library.export_library(str(path))
 
 
 def build(

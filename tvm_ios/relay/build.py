@@ -7,7 +7,6 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -90,10 +89,6 @@ class StagedBuild:
     target: tvm.target.Target
     exact: bool
     """True if the kernels have stock TVM's bits, as those built beside them have to."""
-
-    def write_library(self, path: Path) -> None:
-        """Write the kernels, without constants, into a shared library."""
-        self.factory.get_lib().export_library(str(path))
 
     def can_run(self, placements: Sequence[Placement]) -> bool:
         """True if operator libraries are to make the calls of all absent kernels."""

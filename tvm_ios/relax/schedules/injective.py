@@ -13,16 +13,23 @@ __all__ = ["injective"]
 def injective(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors
     """Schedule a kernel each of whose elements depends on single elements; False for others.
 
-    What is computed on the way is computed where it is read, and the result written in vectors.
+    What is computed on the way is computed where it is read, and results are written in vectors.
     """
     blocks = normalize_prim_func(schedule)
-    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
-    if not blocks or len(outputs) > 1 or not all(each.is_injective() for each in blocks):
+    if not blocks or not all(each.is_injective() for each in blocks):
         return False
-    *inner, last = (each.block_rv for each in blocks)
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    written = [schedule.get(block) for block in outputs]
+    # Inlining makes another block of each reader, so all are told apart before.
+    inner = [
+        each.block_rv
+        for each in blocks
+        if not any(schedule.get(each.block_rv).same_as(output) for output in written)
+    ]
     for block in inner:
         schedule.compute_inline(block)
-    if not schedule.get_loops(last):
+    if not all(schedule.get_loops(block) for block in outputs):
         return False
-    spread(schedule, last)
+    for block in outputs:
+        spread(schedule, block)
     return True

@@ -38,6 +38,10 @@ class ExecutableFactory:
     target: Any
     params: Mapping[str, Any]
 
+    def get_lib(self) -> Any:
+        """Kernels without parameters, which can be exported."""
+        return self.executable
+
     def get_params(self) -> Mapping[str, Any]:
         """Arrays of parameters by name."""
         return self.params

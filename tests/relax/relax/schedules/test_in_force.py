@@ -22,12 +22,12 @@ KERNELS = {
     "product": lambda net: OP.matmul(net.x, net.constant(13, 20)),
     "broadcast": lambda net: OP.add(net.x, net.constant(8, 1, 13)),
     "turned": lambda net: OP.permute_dims(net.x, [0, 2, 3, 1]),
+    "halves": lambda net: OP.split(net.x, 2, axis=1),
     "joined": lambda net: OP.concat([net.x, net.x], axis=3),
 }
 OTHERS = {
     "mean": lambda net: OP.mean(net.x, [2, 3]),
     "softmax": lambda net: OP.nn.softmax(net.x),
-    "split": lambda net: OP.split(net.x, 2, axis=1),
 }
 
 

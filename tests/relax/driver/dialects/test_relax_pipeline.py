@@ -9,7 +9,7 @@ from tvm import relax
 
 from tests.relax.networks import TARGET, answers, inception_block
 from tests.relax.relax.modules import Branches
-from tvm_ios.driver.relax_pipeline import register
+from tvm_ios.driver.dialects.relax_pipeline import register
 from tvm_ios.relax.prepare import prepare
 
 
