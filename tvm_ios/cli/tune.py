@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
+from tvm_ios.cli.dialect import RELAY, add_dialect, take_dialect
 from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
@@ -95,6 +96,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="inputs that are one for all of several models which have them; others are named "
         "part__input",
     )
+    add_dialect(parser)
     parser.add_argument(
         "--target", help="such as cuda, or an LLVM target (default: the best for this processor)"
     )
@@ -175,6 +177,7 @@ def add_parser(subparsers: Subparsers) -> None:
 @told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
+    dialect = take_dialect(arguments.dialect)
     config = _config(arguments)
     budget = _budget(arguments, config)
     models = _models(arguments)
@@ -189,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
     line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
-        compiled = _tuned(arguments, config, models, shapes, output, budget)
+        compiled = _tuned(arguments, config, models, shapes, output, budget, dialect)
         linked = KeptResults().file_of(compiled.kept_as)
         if linked is None:
             compiled.export_library(output)
@@ -230,6 +233,7 @@ def _tuned(
     shapes: InputShapes,
     output: Path,
     budget: TimeBudget,
+    dialect: str,
 ) -> CompiledModel:
     """Tuned model of a command line; models so far lie in its output meanwhile."""
     onnx_file, told, inputs = None, False, None
@@ -248,7 +252,8 @@ def _tuned(
     from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 
     compile_code_ahead((arguments.target or "llvm").split()[0])
-    prepare_process(None if config.options.device.is_remote else arguments.lanes)
+    lanes = None if config.options.device.is_remote else arguments.lanes
+    prepare_process(lanes, relay=dialect == RELAY)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.several import joined  # noqa: PLC0415
@@ -266,7 +271,7 @@ def _tuned(
         )
         mod, params = source.mod, source.params
 
-    if arguments.report is not None:
+    if arguments.report is not None and dialect == RELAY:  # stock Relax is no contestant yet
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
             tune_beside_stock as tune,
         )

@@ -41,7 +41,9 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
         with warnings.catch_warnings():
             # It prints what onnx says of nodes that the file had all along.
             warnings.simplefilter("ignore")
-            module = from_onnx(ir.to_proto(model), keep_params_in_input=False)
+            module = from_onnx(
+                ir.to_proto(model), keep_params_in_input=False, sanitize_input_names=False
+            )
     # What is wrong in a converter of TVM's ends in any error of Python.
     except Exception as error:
         said = " ".join(str(error).split()) or "no reason"

@@ -72,7 +72,9 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
 
 def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
     """True if what is read lies along the last spatial axis, or does not depend on it."""
-    variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
+    variables = [each.var for each in block.iter_vars]
+    if len(variables) != len(kinds):  # axes of one element are left out of kinds, or all are there
+        variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
     along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
     places = [[_uses(piece.min, along) for piece in region.region] for region in block.reads]
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
