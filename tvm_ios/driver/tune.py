@@ -25,7 +25,6 @@ from tvm_ios.driver.tune_steps import TuneRace
 from tvm_ios.errors import OptionError
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
 from tvm_ios.runtime.base.tvm_names import IS_FFI
-from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -62,9 +61,10 @@ def tune(
     Parameters
     ----------
     mod
-        A Relay module with a ``main`` of static shapes. Or several models, in a list or by name:
-        they become one network with a named part for each. Each is a Relay module, a pair of
-        one with its parameters, an ONNX model, the name of a network, or a path.
+        A Relay module with a ``main`` of static shapes, or with TVM 0.27 one in Relax; an
+        ``onnx.ModelProto``, the name of a network, or a path. Or several of these, or pairs of a
+        module and its parameters, in a list or by name: they become one network with a named part
+        for each. What Relax lacks is refused with its name.
     params
         Parameters by name; of several models a list of these, or those of each by name, None for
         models that bring theirs.
@@ -193,6 +193,7 @@ def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any
 
 def tuned(given: TuneCall) -> CompiledModel:
     """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
+    require_options(given.options)
     model: CompiledModel = _dialect().tuned(given)
     return model
 
@@ -203,8 +204,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     Errors are those of :func:`tune`.
     """
     require_options(given.options)
-    with exact_bits(given.options.build.exact):
-        raced: TuneRace = _dialect().tune_race(given)
+    raced: TuneRace = _dialect().tune_race(given)
     return raced
 
 

@@ -58,6 +58,7 @@ from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.options import SearchOptions
+from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import (
     OpenGate,
@@ -92,7 +93,8 @@ def tune_race(given: TuneCall) -> TuneRace:
         _require_use(given.inputs, given)
     if given.options.search.deadlines_ms:
         parts_named(_parts_of(given), given.options.search.deadlines_ms)
-    return _tune_race(given)
+    with exact_bits(given.options.build.exact):
+        return _tune_race(given)
 
 
 def bfloat16_products(extraction: Extraction) -> Collection[int]:
