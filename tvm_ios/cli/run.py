@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_ios.cli.dialect import RELAX, take_dialect
-from tvm_ios.cli.measuring import add_loading_options, prepare_process
+from tvm_ios.cli.measuring import RELAX, add_loading_options, prepare_process, take_dialect
 from tvm_ios.core.parts import Part, output_names, parts_named
 from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
 from tvm_ios.errors import OptionError

@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
-from tvm_ios.cli.dialect import RELAY, add_dialect, take_dialect
 from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
-from tvm_ios.cli.measuring import add_model_options, prepare_process
+from tvm_ios.cli.measuring import (
+    RELAY,
+    add_dialect,
+    add_model_options,
+    prepare_process,
+    take_dialect,
+)
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.core.low_precision import PRECISIONS
 from tvm_ios.core.parts import named_models, require_part_names

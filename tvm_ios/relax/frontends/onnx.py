@@ -7,20 +7,43 @@ is left that TVM lacks, or gets wrong, is refused with the node.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
+import numpy as np
 import onnx_ir as ir
 import tvm
 from tvm.relax.frontend.onnx import from_onnx
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.normal_form import REFUSED, STANDARD, described
-from tvm_ios.onnx.values import dtype_of, extents, is_static
+from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
 from tvm_ios.relax.ir import main_of, static_tensors
 
 __all__ = ["WRONG", "import_onnx"]
 
-WRONG: dict[str, str] = {}
-"""Operators that TVM's importer takes and gets wrong in the normal form, with what is wrong."""
+
+def _wrong_extreme(node: ir.Node) -> str:
+    users = [user.op_type for user, _ in node.outputs[0].uses()]
+    if not {"Equal", "IsInf"} & set(users):
+        return ""
+    return "is compared with infinity, but TVM's extremes of infinities alone are finite numbers"
+
+
+def _wrong_remainder(node: ir.Node) -> str:
+    divisor = constant(node.inputs[1])
+    if not node.attributes.get_int("fmod", 0) or (
+        divisor is not None and np.isfinite(divisor).all()
+    ):
+        return ""
+    return "may divide by infinity, of which TVM makes NaN; make the divisor a finite constant"
+
+
+WRONG: dict[str, Callable[[ir.Node], str]] = {
+    "Mod": _wrong_remainder,
+    "ReduceMax": _wrong_extreme,
+    "ReduceMin": _wrong_extreme,
+}
+"""Operators that TVM's importer takes and may get wrong, each with what says why, if it does."""
 
 
 def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
@@ -69,9 +92,8 @@ def _why_not(node: ir.Node) -> str:
             "gives a result whose shape only values tell, and compiled code has static shapes; end "
             "the model before it"
         )
-    if node.op_type in WRONG:
-        return f"{WRONG[node.op_type]}; tune the model in Relay (--dialect relay)"
-    return ""
+    wrong = WRONG[node.op_type](node) if node.op_type in WRONG else ""
+    return f"{wrong}; or tune the model in Relay (--dialect relay)" if wrong else ""
 
 
 def _require_types(name: str, model: ir.Model, module: tvm.IRModule) -> None:

@@ -51,10 +51,32 @@ def test_what_cannot_be_read_is_told_in_one_line(model, message, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_an_operator_that_tvm_gets_wrong_is_refused(monkeypatch):
-    monkeypatch.setitem(frontend.WRONG, "MaxPool", "is pooled the wrong way by TVM's importer")
-    file = OnnxFile.open(branches())
-    message = r"\(MaxPool\) is pooled the wrong way by TVM's importer; tune the model in Relay"
+def masked():
+    """Rows that are asked whether all in them is -inf."""
+    make = onnx.helper.make_node
+    nodes = [
+        make("ReduceMax", ["x"], ["most"], axes=[1], keepdims=1),
+        make("IsInf", ["most"], ["nothing"]),
+        make("Where", ["nothing", "most", "x"], ["y"]),
+    ]
+    return model_of(nodes, value_of("x", 4, 4), value_of("y", 4, 4))
+
+
+def remainder():
+    """Remainders by values of the run."""
+    node = onnx.helper.make_node("Mod", ["x", "x"], ["y"], fmod=1)
+    return model_of([node], value_of("x", 4), value_of("y", 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (masked, r"\(ReduceMax\) is compared with infinity, .*; or tune the model in Relay"),
+        (remainder, r"\(Mod\) may divide by infinity, .*; or tune the model in Relay"),
+    ],
+)
+def test_what_tvm_gets_wrong_is_refused(model, message):
+    file = OnnxFile.open(model())
     with pytest.raises(ModelError, match=message):
         import_onnx(file.name, file.model)
 

@@ -7,9 +7,9 @@ import pytest
 import tvm
 
 from tests.relax.onnx_networks import branches, onnx
-from tvm_ios.cli import dialect
-from tvm_ios.cli.dialect import take_dialect
+from tvm_ios.cli import measuring
 from tvm_ios.cli.main import main
+from tvm_ios.cli.measuring import take_dialect
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import CHOICE_VARIABLE
 
@@ -61,7 +61,7 @@ def test_the_dialect_is_that_of_the_tvm_that_would_be_imported(monkeypatch):
     assert take_dialect(None) == "relax"
     monkeypatch.delenv(CHOICE_VARIABLE)
     assert take_dialect("relax") == "relax"
-    assert dialect.os.environ[CHOICE_VARIABLE] == "path"
+    assert measuring.os.environ[CHOICE_VARIABLE] == "path"
 
 
 def test_a_dialect_that_is_not_there_is_told_with_what_to_run(monkeypatch):
@@ -69,7 +69,7 @@ def test_a_dialect_that_is_not_there_is_told_with_what_to_run(monkeypatch):
     message = f"--dialect relay: the TVM at {tvm.__file__} has Relax; run: tvm-ios install-tvm"
     with pytest.raises(HostError, match=message):
         take_dialect("relay")
-    monkeypatch.setattr(dialect, "find_spec", lambda _: None)
+    monkeypatch.setattr(measuring, "find_spec", lambda _: None)
     with pytest.raises(HostError, match=r"there is no TVM; run: pip install 'tvm-ios\[relax\]'"):
         take_dialect("relax")
     assert take_dialect(None) == "relay"
