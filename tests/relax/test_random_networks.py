@@ -57,6 +57,13 @@ def schedule_of(graph: OperatorGraph, seed: int) -> InterOpSchedule:
     return search_ios(graph, RandomPrices(seed), options).schedule
 
 
+def read_again(module: tvm.IRModule, *, as_script: bool) -> tvm.IRModule:
+    """The module from its script, or from its JSON, which is read in a tenth of the time."""
+    if as_script:
+        return tvm.script.from_source(module.script(show_meta=True))
+    return tvm.ir.load_json(tvm.ir.save_json(module))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_schedule_has_the_bits_of_the_virtual_machine(seed):
     mod, value = random_network(seed)
@@ -65,7 +72,7 @@ def test_every_schedule_has_the_bits_of_the_virtual_machine(seed):
     compiled = model.lower(schedule, lanes=LANES)
     partitioned = compiled.module
     relax.analysis.check_well_formed(partitioned)
-    assert read_schedule(tvm.script.from_source(partitioned.script(show_meta=True))) == schedule
+    assert read_schedule(read_again(partitioned, as_script=seed < FEW)) == schedule
     wanted = answers(partitioned, value)
     memory = PlanMemory(compiled.plan, compiled.kernels.params)
     for entry in compiled.plan.inputs:

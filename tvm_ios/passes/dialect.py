@@ -9,19 +9,10 @@ from typing import Any, Protocol, cast
 import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
-from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.runtime.base.tvm_names import IS_FFI
 
-__all__ = ["Dialect", "Extracted", "Prepared", "dialect_here"]
-
-
-class Extracted(Protocol):
-    """Operators of a module; the ``Extraction`` of a dialect."""
-
-    @property
-    def graph(self) -> OperatorGraph:
-        """Graph of the operators; empty for a module that no schedule helps."""
+__all__ = ["Dialect", "Prepared", "dialect_here"]
 
 
 class Prepared(Protocol):
@@ -33,7 +24,7 @@ class Prepared(Protocol):
 
     @property
     def extraction(self) -> Any:
-        """Operators of the module; an :class:`Extracted`."""
+        """Operators of the module, of which ``graph`` is empty where no schedule helps."""
 
 
 class Dialect(Protocol):

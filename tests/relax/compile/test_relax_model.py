@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import tvm_ios
-from tests.relax.networks import TARGET, answers, inception_block, squeezenet
+from tests.relax.networks import TARGET, Network, answers, inception_block, squeezenet
 from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relax.stage_ir import read_schedule
@@ -67,3 +68,31 @@ def test_a_schedule_of_another_model_is_refused(block):
     other = greedy_schedule(build_relax(mod, params, tvm.target.Target(TARGET)).graph)
     with pytest.raises(ScheduleError, match="does not fit"):
         model.lower(other)
+
+
+OP = relax.op
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda net: relax.Tuple([net.x, net.emit(OP.nn.relu(net.x))]),
+        lambda net: relax.Tuple([net.emit(OP.nn.relu(net.x)), net.constant(3)]),
+        lambda net: relax.Tuple([net.emit(OP.nn.softmax(net.x))] * 2),
+        lambda net: OP.reshape(net.x, (4, 36)),
+        lambda net: OP.concat([net.emit(OP.nn.softmax(net.x))] * 2, axis=1),
+        lambda net: OP.greater(net.x, relax.const(0.0, "float32")),
+        lambda net: OP.argmax(net.x, axis=1),
+        lambda net: OP.astype(net.x, "float16"),
+    ],
+    ids=["input", "constant", "twice", "reshape", "equal pieces", "bool", "int64", "float16"],
+)
+def test_results_of_every_kind(make):
+    network = Network(1, 4, 6, 6)
+    mod = network.build(lambda net: net.emit(make(net)))
+    with build_relax(mod, None, TARGET).lower(lanes=2).executor() as executor:
+        executor.run(x=network.value())
+        found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
+    for got, wanted in zip(found, answers(mod, network.value()), strict=True):
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted)

@@ -8,6 +8,7 @@ in which TVM sums it.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -26,36 +27,21 @@ REGISTER_ROWS = {16: 8, 8: 4}
 
 def window(schedule: s_tir.Schedule, lanes: int) -> bool:
     """Schedule a kernel with one such sum, for vectors of so many elements; False for others."""
-    blocks = normalize_prim_func(schedule)
-    sums = [at for at, each in enumerate(blocks or ()) if not each.is_injective()]
-    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
-    if len(sums) != 1 or len(outputs) > 1:
+    found = _only_sum(schedule)
+    if found is None:
         return False
-    found = blocks[sums[0]]
-    main = found.block_rv
-    kinds = [each.kind for each in found.iters]
-    loops = schedule.get_loops(main)
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
-    summed = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
-    if not spatial or len(spatial) + len(summed) != len(loops):
-        return False
-    if not _has_rows(schedule.get(main), kinds):
-        return False
+    loops = schedule.get_loops(found.main)
     extents = extents_of(schedule, loops)
-    _schedule_before(schedule, [each.block_rv for each in blocks[: sums[0]]])
-    *between, last = [each.block_rv for each in blocks[sums[0] + 1 :]] or [None]
-    for block in between:
+    *rows, row = [loop for loop, kind in zip(loops, found.kinds, strict=True) if kind == "S"]
+    summed = [loop for loop, kind in zip(loops, found.kinds, strict=True) if kind == "R"]
+    _schedule_before(schedule, found.before)
+    for block in found.after[:-1]:
         schedule.compute_inline(block)
-    if last is None:
-        last = schedule.cache_write(main, 0, "global")
-    *rows, row = spatial
-    outer, piece = schedule.split(row, [None, divisor(extents_of(schedule, [row])[0], PIECE)])
+    last = found.after[-1] if found.after else schedule.cache_write(found.main, 0, "global")
+    outer, piece = _split(schedule, row, PIECE)
     tile = [piece]
     if rows:
-        most = REGISTER_ROWS.get(lanes, 2)
-        rows[0], inner = schedule.split(
-            rows[0], [None, divisor(extents_of(schedule, rows[:1])[0], most)]
-        )
+        rows[0], inner = _split(schedule, rows[0], REGISTER_ROWS.get(lanes, 2))
         tile = [inner, piece]
     schedule.reorder(*rows, outer, *summed, *tile)
     schedule.reverse_compute_at(last, outer)
@@ -66,15 +52,48 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
     if math.prod(extents) >= LEAST_PARALLEL:
         schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else [*rows, outer][0])
     # Only whole reductions may be made parallel, so this comes last.
-    schedule.decompose_reduction(main, summed[0])
+    schedule.decompose_reduction(found.main, summed[0])
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The sum of a kernel, and what is computed before and after it."""
+
+    before: list[s_tir.schedule.SBlockRV]
+    main: s_tir.schedule.SBlockRV
+    kinds: list[str]
+    """Kind of each loop of the sum: ``S`` for one over its result, ``R`` for one that is summed."""
+    after: list[s_tir.schedule.SBlockRV]
+
+
+def _only_sum(schedule: s_tir.Schedule) -> _Sum | None:
+    """The sum of a kernel that has no other, and one result with rows that lie as those read."""
+    blocks = normalize_prim_func(schedule) or []
+    sums = [at for at, each in enumerate(blocks) if not each.is_injective()]
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    if len(sums) != 1 or len(outputs) > 1:
+        return None
+    found, variables = blocks[sums[0]], [each.block_rv for each in blocks]
+    kinds = [each.kind for each in found.iters]
+    if {"S", "R"} != set(kinds) or not _has_rows(schedule.get(found.block_rv), kinds):
+        return None
+    return _Sum(variables[: sums[0]], found.block_rv, kinds, variables[sums[0] + 1 :])
+
+
+def _split(
+    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, most: int
+) -> list[s_tir.schedule.LoopRV]:
+    """Split a loop: an inner one of at most so many iterations, without a rest."""
+    (extent,) = extents_of(schedule, [loop])
+    return list(schedule.split(loop, [None, divisor(extent, most)]))
 
 
 def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
     """True if what is read lies along the last spatial axis, or does not depend on it."""
-    variables = [each.var for each in block.iter_vars]
-    if len(variables) != len(kinds):  # axes of one element are left out of kinds, or all are there
-        variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
+    variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
+    if len(variables) != len(kinds):
+        return False  # a sum of everything
     along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
     places = [[_uses(piece.min, along) for piece in region.region] for region in block.reads]
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)

@@ -17,6 +17,8 @@ KERNELS = {
     "dilated": lambda net: OP.nn.conv2d(net.x, net.constant(4, 8, 3, 3), dilation=2),
     "depthwise": lambda net: OP.nn.conv2d(net.x, net.constant(8, 1, 3, 3), groups=8),
     "grouped": lambda net: OP.nn.conv2d(net.x, net.constant(6, 4, 3, 3), groups=2),
+    "turned_convolution": lambda net: OP.nn.conv2d_transpose(net.x, net.constant(8, 4, 3, 3)),
+    "resized": lambda net: OP.image.resize2d(net.x, (22, 26)),
     "max_pool": lambda net: OP.nn.max_pool2d(net.x, (3, 3), strides=2, ceil_mode=True),
     "avg_pool": lambda net: OP.nn.avg_pool2d(net.x, (2, 2), padding=1),
     "product": lambda net: OP.matmul(net.x, net.constant(13, 20)),
@@ -26,6 +28,7 @@ KERNELS = {
     "joined": lambda net: OP.concat([net.x, net.x], axis=3),
 }
 OTHERS = {
+    "sum": lambda net: OP.sum(net.x),
     "mean": lambda net: OP.mean(net.x, [2, 3]),
     "softmax": lambda net: OP.nn.softmax(net.x),
 }
