@@ -42,7 +42,7 @@ def test_what_is_no_model_is_refused(fork):
         ModelSource.of(fork, fork[1])
     with pytest.raises(ModelError, match=r"; did you mean 'squeezenet'\?$"):
         ModelSource.of("squeezenett")
-    with pytest.raises(ModelError, match="the model is a tuple; give a Relay module"):
+    with pytest.raises(ModelError, match="the model is a tuple; give a module of TVM"):
         ModelSource.of(("squeezenet", {}))
 
 
@@ -100,7 +100,7 @@ def test_shapes_are_for_what_leaves_them_open(fork, tmp_path):
     with_shapes = InputShapes(shapes={"data": (1, 3)})
     path = tmp_path / "net.json"
     path.write_text(tvm.ir.save_json(fork[0]))
-    for model, name in ((fork, "a Relay module"), (fork[0], "a Relay module"), (path, str(path))):
+    for model, name in ((fork, "a module"), (fork[0], "a module"), (path, str(path))):
         with pytest.raises(OptionError, match="has shapes of its own; leave out --inp") as caught:
             ModelSource.of(model, shapes=with_shapes)
         assert str(caught.value).startswith(name)

@@ -17,7 +17,7 @@ from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile import measuring_call
+from tvm_ios.profile.dialects import relay
 from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall, profile_context
@@ -104,7 +104,7 @@ def test_the_context_tells_compilers_apart(
 ) -> None:
     contexts = [profile_context(branching_built.prepared.target, 1, LocalCpu())]
     for llvm in ("16.0.6", "18.1.8"):
-        monkeypatch.setattr(measuring_call, "compilers", lambda llvm=llvm: ("0.17.0", "abc", llvm))
+        monkeypatch.setattr(relay, "compilers_here", lambda llvm=llvm: ("0.17.0", "abc", llvm))
         contexts.append(profile_context(branching_built.prepared.target, 1, LocalCpu()))
     assert len({context.digest() for context in contexts}) == 3
 

@@ -21,9 +21,9 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
+from tvm_ios.profile.dialects.relay import could_be_whole, effects_of
 from tvm_ios.profile.kernel_variant import KernelVariant, with_slices, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.merge_prices import could_be_whole, effects_of
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule

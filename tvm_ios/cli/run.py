@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_ios.cli.measuring import add_loading_options, prepare_process
+from tvm_ios.cli.measuring import RELAX, add_loading_options, prepare_process, take_dialect
 from tvm_ios.core.parts import Part, output_names, parts_named
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.run_inputs import FillMode, read_arrays, run_inputs, write_arrays
 from tvm_ios.errors import OptionError
+from tvm_ios.host.relax_tvm import is_relax_version
 from tvm_ios.measure.run_times import RunTimes
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.trace import TraceEvent
@@ -118,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     # A file that is none is told before TVM is loaded.
     identity = read_footer(arguments.file).identity
     given = None if arguments.inputs is None else read_arrays(arguments.inputs)
+    if is_relax_version(identity.tvm_version):
+        take_dialect(RELAX)
     prepare_process(arguments.lanes or identity.lanes, relay=False)
     from tvm_ios.runtime.artifact.artifact import load  # noqa: PLC0415
 

@@ -18,7 +18,13 @@ from tvm_ios.cli.ceiling import shown_ceiling, tell_onnx_ceiling
 from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
-from tvm_ios.cli.measuring import add_model_options, prepare_process
+from tvm_ios.cli.measuring import (
+    RELAY,
+    add_dialect,
+    add_model_options,
+    prepare_process,
+    take_dialect,
+)
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.core.low_precision import PRECISIONS
 from tvm_ios.core.parts import named_models, require_part_names
@@ -97,6 +103,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="inputs that are one for all of several models which have them; others are named "
         "part__input",
     )
+    add_dialect(parser)
     parser.add_argument(
         "--target", help="such as cuda, or an LLVM target (default: the best for this processor)"
     )
@@ -177,6 +184,7 @@ def add_parser(subparsers: Subparsers) -> None:
 @told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
+    dialect = take_dialect(arguments.dialect)
     config = _config(arguments)
     budget = _budget(arguments, config)
     models = _models(arguments)
@@ -191,7 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
     line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
-        compiled = _tuned(arguments, config, models, shapes, output, budget)
+        compiled = _tuned(arguments, config, models, shapes, output, budget, dialect)
         linked = KeptResults().file_of(compiled.kept_as)
         if linked is None:
             compiled.export_library(output)
@@ -232,6 +240,7 @@ def _tuned(
     shapes: Sequence[InputShapes],
     output: Path,
     budget: TimeBudget,
+    dialect: str,
 ) -> CompiledModel | CompiledShapes:
     """Tuned model of a command line; models so far lie in its output meanwhile."""
     files, told, inputs = [], False, None
@@ -249,7 +258,8 @@ def _tuned(
     from tvm_ios.driver.code_ahead import compile_code_ahead  # noqa: PLC0415
 
     compile_code_ahead((arguments.target or "llvm").split()[0])
-    prepare_process(None if config.options.device.is_remote else arguments.lanes)
+    lanes = None if config.options.device.is_remote else arguments.lanes
+    prepare_process(lanes, relay=dialect == RELAY)
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.several import joined  # noqa: PLC0415
@@ -263,7 +273,7 @@ def _tuned(
         sources = [ModelSource.of_onnx(each) for each in files] or [
             ModelSource.of(first, arguments.params, each) for each in shapes
         ]
-    if arguments.report is not None:
+    if arguments.report is not None and dialect == RELAY:  # stock Relax is no contestant yet
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
             tune_beside_stock as tune,
         )

@@ -20,7 +20,8 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_for
 from tvm_ios.relax.build import StagedBuild, build
-from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.extract import Extraction
+from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.relax.rewrite import rewrite_extraction
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -32,7 +33,7 @@ __all__ = ["RelaxModel", "build_relax"]
 class RelaxModel:
     """Module of Relax with its compiled kernels, before any schedule or with its own."""
 
-    module: tvm.IRModule
+    prepared: PreparedModule
     """Module that is prepared, or partitioned."""
     kernels: ModelKernels[StagedBuild]
     name: str = "main"
@@ -40,10 +41,15 @@ class RelaxModel:
     """Operator libraries that compute what they can, the first that can; a schedule that chooses
     for them is followed."""
 
+    @property
+    def extraction(self) -> Extraction:
+        """Operators of the model, and the IR they stand for."""
+        return self.kernels.staged.extraction
+
     @cached_property
     def graph(self) -> OperatorGraph:
         """Graph of the operators, under the name of the model."""
-        return OperatorGraph(self.name, self.kernels.staged.extraction.graph.operators)
+        return OperatorGraph(self.name, self.extraction.graph.operators)
 
     def lower(
         self, schedule: InterOpSchedule | None = None, *, lanes: int | None = None
@@ -74,8 +80,8 @@ class RelaxModel:
         )
 
     def _partition(self, schedule: InterOpSchedule) -> tvm.IRModule:
-        if is_partitioned(self.module):
-            return self.module
+        if is_partitioned(self.prepared.module):
+            return self.prepared.module
         return rewrite_extraction(self.kernels.staged.extraction, schedule)
 
 
@@ -96,4 +102,4 @@ def build_relax(
     layout = next((each.image_layout for each in libraries if each.image_layout), None)
     prepared = prepare(mod, params, target, image_layout=layout)
     staged = build(prepared.module, prepared.target, extraction=prepared.extraction)
-    return RelaxModel(prepared.module, ModelKernels(staged), name, tuple(libraries))
+    return RelaxModel(prepared, ModelKernels(staged), name, tuple(libraries))

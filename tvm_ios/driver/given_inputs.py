@@ -13,7 +13,7 @@ from tvm_ios.core.fused_function import TensorType
 from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.driver.run_inputs import require_fit
 from tvm_ios.errors import OptionError
-from tvm_ios.relay.inputs import check_module
+from tvm_ios.runtime.base.tvm_names import Array
 
 __all__ = ["arrays_of", "digest_of_inputs", "require_inputs"]
 
@@ -25,7 +25,7 @@ def arrays_of(inputs: Mapping[str, Any] | None) -> dict[str, np.ndarray] | None:
     if not isinstance(inputs, Mapping):
         raise OptionError(f"inputs is {inputs!r}; give arrays by name of the input")
     return {
-        str(name): value.numpy() if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+        str(name): value.numpy() if isinstance(value, Array) else np.asarray(value)
         for name, value in inputs.items()
     }
 
@@ -37,6 +37,8 @@ def require_inputs(
 
     An OptionError lists what the model takes.
     """
+    from tvm_ios.relay.inputs import check_module  # noqa: PLC0415 - Relax has no bfloat16 to check
+
     given = params or {}
     types = {
         each.name_hint: each.checked_type

@@ -1,9 +1,10 @@
-"""Models as users name them: a benchmark network, a file, or a model in Relay or ONNX."""
+"""Models as users name them: a benchmark network, a file, or a module of TVM."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,21 +12,17 @@ import tvm
 
 from tvm_ios.driver.build_options import require_rest
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
-from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile, is_onnx_model, is_onnx_path
+from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.onnx.rest import REFUSE
-from tvm_ios.relay.inputs import weight_inputs
-from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
-from tvm_ios.relay.module_attributes import with_rest
-from tvm_ios.support.near_name import did_you_mean
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 
 __all__ = ["ModelSource", "from_onnx"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """A Relay module, its parameters, and a name for reports."""
+    """A module, its parameters, and a name for reports."""
 
     name: str
     mod: tvm.IRModule
@@ -50,19 +47,19 @@ class ModelSource:
                 mod, found = _named_model(str(model), params, shapes, rest)
                 return cls(name=Path(model).stem, mod=mod, params=found)
             case tvm.IRModule():
-                shapes.require_none("a Relay module")
+                shapes.require_none("a module")
                 return cls(name="model", mod=model, params=params)
             case (tvm.IRModule() as mod, found):
                 if params is not None:
                     raise OptionError("the model is a pair with parameters; leave out params")
-                shapes.require_none("a Relay module")
+                shapes.require_none("a module")
                 return cls(name="model", mod=mod, params=found)
         if is_onnx_model(model):
             mod, found = _imported(OnnxFile.open(model, shapes, params=params, rest=rest))
             return cls(name=model.graph.name or "model", mod=mod, params=found)
         raise ModelError(
-            f"the model is a {type(model).__name__}; give a Relay module, a pair (mod, params), an "
-            "onnx.ModelProto, the name of a network of tvm_ios.models, or a file"
+            f"the model is a {type(model).__name__}; give a module of TVM, a pair (mod, params), "
+            "an onnx.ModelProto, the name of a network of tvm_ios.models, or a file"
         )
 
     @classmethod
@@ -79,7 +76,7 @@ def from_onnx(
     batch_size: int | None = None,
     rest: str = REFUSE,
 ) -> tuple[tvm.IRModule, dict[str, Any] | None]:
-    """Relay module and parameters of a model in ONNX, for :func:`tvm_ios.tune`.
+    """Module and parameters of a model in ONNX, for :func:`tvm_ios.tune`.
 
     Parameters
     ----------
@@ -122,39 +119,18 @@ def from_onnx(
 
 
 def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
-    # The package onnx, which this needs, is there: the file was read by it.
-    from tvm_ios.relay.frontends.onnx.importer import import_onnx, refusals  # noqa: PLC0415
-
-    try:
-        mod = import_onnx(file.name, file.model)
-    except ModelError:
-        refused = refusals(file.name, file.model)
-        if not refused:
-            raise
-        front, rest = file.cut(refused)
-        mod = with_rest(import_onnx(file.name, front), rest)
-    # What the file has as an input is one on purpose, and no parameter that somebody forgot.
-    return mod, None if weight_inputs(mod["main"]) else {}
+    mod, params = _dialect().imported(file)
+    return mod, params
 
 
 def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest: str) -> Any:
     """Module and parameters of a network by name, or of a file."""
-    path = Path(name)
-    if name.replace("-", "_") in MODEL_NAMES:
-        if params is not None:
-            raise OptionError(f"{name} has weights of its own; leave out --params {params}")
-        if shapes.shapes:
-            shapes.require_none(name)
-        batch = shapes.batch_size
-        return by_name(name)() if batch is None else by_name(name)(batch_size=batch)
-    if is_onnx_path(path):
-        return _imported(OnnxFile.open(path, shapes, params=params, rest=rest))
-    suffixes = (*MODEL_SUFFIXES, ONNX_SUFFIX)
-    if path.suffix.lower() not in suffixes and not path.exists():
-        raise ModelError(
-            f"there is no network and no file named {name!r}; networks are "
-            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(suffixes)}"
-            f"{did_you_mean(name.replace('-', '_'), MODEL_NAMES)}"
-        )
-    shapes.require_none(name)
-    return read_model(path, params)
+    if is_onnx_path(name):
+        return _imported(OnnxFile.open(name, shapes, params=params, rest=rest))
+    return _dialect().named_model(name, params, shapes)
+
+
+def _dialect() -> Any:
+    """Importers of the dialect of this process's TVM."""
+    # Each imports a dialect that only one TVM has.
+    return import_module(f"tvm_ios.driver.dialects.{'relax' if IS_FFI else 'relay'}_models")

@@ -11,7 +11,7 @@ from tvm_ios.core.parts import SEPARATOR, named_models
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.errors import OptionError
-from tvm_ios.relay.frontends.joined import joined_module
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 
 __all__ = ["are_several", "joined"]
 
@@ -48,6 +48,10 @@ def joined(
     ModelError, OptionError
         If a model cannot be read or joined; the message names the part.
     """
+    if IS_FFI:
+        raise OptionError("several models become one network in Relay only; give one of them")
+    from tvm_ios.relay.frontends.joined import joined_module  # noqa: PLC0415 - imports Relay
+
     named = named_models(models)
     given = _params_of(named, params)
     shared = (share,) if isinstance(share, str) else tuple(share)

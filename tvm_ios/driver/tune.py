@@ -6,94 +6,29 @@ It prepares and builds, searches with measured prices, then races against sequen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.core.parts import Part, parts_named
-from tvm_ios.cost.call_database import database_for_call
-from tvm_ios.cost.database import ProfileDatabase, open_database
-from tvm_ios.devices.library_choice import LibraryChoice
-from tvm_ios.devices.local import LocalCpu
-from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
-from tvm_ios.devices.targets import local_device
-from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
-from tvm_ios.driver.code_ahead import compile_code_ahead
+from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.effort import Effort
-from tvm_ios.driver.given_inputs import arrays_of, require_inputs
-from tvm_ios.driver.kept.kept_call import KeptCall
+from tvm_ios.driver.given_inputs import arrays_of
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
+from tvm_ios.driver.model_source import ModelSource
+from tvm_ios.driver.onnx_file import is_onnx_model
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call, require_options
-from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.several import are_several, joined
-from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import UNTUNED, TuneSteps
+from tvm_ios.driver.tune_steps import TuneRace
 from tvm_ios.errors import OptionError
-from tvm_ios.host import default_lanes
-from tvm_ios.kernels import shared_workers
-from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
-from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
-from tvm_ios.profile.fastest_build import build_fastest
-from tvm_ios.profile.find_schedules import schedule_build
-from tvm_ios.profile.image_form import form_by_prices
-from tvm_ios.profile.in_time.early_answers import EarlyAnswers
-from tvm_ios.profile.last_race import (
-    Racer,
-    compiled_racers,
-    evidence_of,
-    fitting_racers,
-    racers_of,
-    run_last_race,
-)
-from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.race import race_s
-from tvm_ios.profile.within_memory import MemoryLimit
-from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.module_attributes import parts_of
-from tvm_ios.relay.prepare import converted_model, multiplies_bytes
-from tvm_ios.report.tune_report import Contestant
-from tvm_ios.runtime.artifact.decisions_file import DecisionFiles, read_given
-from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.search.options import SearchOptions
-from tvm_ios.support.exact_bits import exact_bits
-from tvm_ios.support.progress import PhaseClock, ProgressListener
-from tvm_ios.support.stage_gate import (
-    OpenGate,
-    StageGate,
-    StageNeed,
-    gate_around,
-)
+from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
+from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.tuning.device_options import DeviceOptions
-from tvm_ios.tuning.remote import requested_device
-from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["TuneCall", "TuneRace", "measuring_device", "tune", "tune_race", "tuned"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRace:
-    """Everything that one ``tune`` raced, for callers who want more than the winner."""
-
-    racers: Mapping[Contestant, Racer]
-    """Contestants whose schedules differ from all before."""
-    kept: CompiledModel
-    """Result of ``tune``, with its report."""
-    certain: bool
-    """True if no price, choice or race was taken while the machine was disturbed."""
-
-    @property
-    def models(self) -> dict[Contestant, CompiledModel]:
-        """Compiled models of all contestants; after a known race, most are compiled only now."""
-        return {who: racer.compiled() for who, racer in self.racers.items()}
+__all__ = ["TuneCall", "TuneRace", "tune", "tune_race", "tuned"]
 
 
 def tune(
@@ -126,9 +61,10 @@ def tune(
     Parameters
     ----------
     mod
-        A Relay module with a ``main`` of static shapes. Or several models, in a list or by name:
-        they become one network with a named part for each. Each is a Relay module, a pair of
-        one with its parameters, an ONNX model, the name of a network, or a path.
+        A Relay module with a ``main`` of static shapes, or with TVM 0.27 one in Relax; an
+        ``onnx.ModelProto``, the name of a network, or a path. Or several of these, or pairs of a
+        module and its parameters, in a list or by name: they become one network with a named part
+        for each. What Relax lacks is refused with its name.
     params
         Parameters by name; of several models a list of these, or those of each by name, None for
         models that bring theirs.
@@ -249,222 +185,30 @@ def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any
         return joined(mod, params, share=share), {}
     if share:
         raise OptionError(f"share is {share!r}, but there is one model; leave it out")
+    if isinstance(mod, str | Path) or is_onnx_model(mod):
+        source = ModelSource.of(mod, params)
+        return source.mod, source.params
     return mod, params
 
 
 def tuned(given: TuneCall) -> CompiledModel:
     """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
-    call = KeptCall.of(given)
-    if (known := call.find()) is not None:
-        return known
-    raced = tune_race(given)
-    return call.keep(raced.kept, certain=raced.certain)
+    require_options(given.options)
+    model: CompiledModel = _dialect().tuned(given)
+    return model
 
 
-@shared_workers()
 def tune_race(given: TuneCall) -> TuneRace:
     """Contestants of a :func:`tune`'s last race and the winner, compiled.
 
     Errors are those of :func:`tune`.
     """
-    options = given.options
-    require_options(options)
-    if given.inputs is not None:
-        _require_use(given.inputs, given)
-    if options.search.deadlines_ms:
-        parts_named(_parts_of(given), options.search.deadlines_ms)
-    with exact_bits(options.build.exact):
-        return _tune_race(given)
+    require_options(given.options)
+    raced: TuneRace = _dialect().tune_race(given)
+    return raced
 
 
-def _parts_of(given: TuneCall) -> tuple[Part, ...]:
-    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
-
-
-def _tune_race(given: TuneCall) -> TuneRace:
-    options, target = given.options, given.target
-    conversion, build = options.conversion, options.build
-    files = read_given(given.decisions)
-    rest = taken_rest(given.mod, options)
-    gate = gate_around(OpenGate(most_cores=default_lanes()))
-    budget = given.time_budget
-    request = TuningRequest.of(
-        options.kernels.backend_for(given.tuning),
-        given.tuning_records,
-        options=options.kernels,
-        device=options.device,
-        pad_merged_kernels=options.search.pad_merged_kernels,
-    )
-    resolved = None if target is None else resolve_target(target)
-    compile_code_ahead("llvm" if resolved is None else resolved.kind.name)
-    choice = LibraryChoice(
-        target=resolved,
-        names=build.named_libraries,
-        tf32=build.tf32,
-        dtype=options.precision.dtype,
-    )
-    device = measuring_device(target, options.device, gate)
-    tunes = request is not None and request.backend is not None
-    if tunes and conversion.mixed_precision and not device.traits.tunes_float16:
-        raise OptionError(
-            "mixed_precision=True goes with TVM's own GPU kernels or with cuDNN: TVM's tuners "
-            "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
-        )
-    libraries = _installed(choice, device, options.device, gate)
-    call = MeasuringCall(
-        lanes=device.require_lanes(given.lanes),
-        device=device,
-        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress, spent_s=budget.spent_s),
-        gate=gate,
-        budget=budget,
-        compare=options.compare,
-        measure=options.measure,
-        answers=EarlyAnswers(
-            told=given.progress is not None and not options.device.is_remote,
-            needed=budget.is_limited,
-            rest=rest,
-            parts=_parts_of(given),
-        ),
-    )
-    ceiling = told_ceiling(
-        partial(module_graph, given.mod, given.params),
-        call.lanes,
-        device.traits,
-        device.speeds,
-        Arithmetic(
-            in_bytes=not build.exact and multiplies_bytes(target or device.target),
-            in_bfloat16=options.precision.is_low,
-        ),
-    )
-    target = device.target if target is None else target
-    with call.gate.stage(call.to_prepare("convert")):
-        mod, params = converted_model(given.mod, given.params, target, conversion)
-    changes = changes_for(
-        device.traits,
-        pad_channels=build.pad_channels,
-        race_forms=build.race_forms,
-        libraries=libraries,
-        choose_form=form_by_prices(
-            call, libraries, pads=build.pad_channels, precision=options.precision
-        ),
-    )
-    chosen = build_fastest(
-        mod,
-        params,
-        target,
-        call,
-        changes=() if conversion.changes else changes,
-        libraries=libraries,
-        records=None if request is None else partial(request.ansor_records, resolve_target(target)),
-        all_kernels=build.all_kernels or request is not None,
-        precision=options.precision,
-        inputs=given.inputs,
-    )
-    search = options.search.without_merges() if build.exact else options.search
-    candidate = chosen.candidate
-    if request is not None and tunes and budget.is_over:
-        budget.cut("kernels were not tuned, and no records were used")
-        request = None
-    tuning = (
-        nullcontext()
-        if request is None
-        else tuned_kernels(chosen.built, candidate.mod, candidate.params, request, call)
-    )
-    with ExitStack() as stack:
-        # The records are in force inside, and must not be for the untuned kernels below.
-        with tuning as tuned:
-            # Not before: tuners wait for a device that is held.
-            session = stack.enter_context(call.open())
-            built = chosen.built if tuned is None else tuned.built
-            memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
-            fitting = DecisionFitting(
-                built=built,
-                model=None if conversion.changes else BuildCandidate(mod=mod, params=params),
-                call=call,
-                pad_channels=build.pad_channels,
-                pad_merged_kernels=search.pad_merged_kernels,
-                precision=options.precision,
-                inputs=given.inputs,
-            )
-            decided = fitting.of(files)
-            main = schedule_build(built, session, call, search)
-            racers = racers_of(main, session, call)
-            # Parts are timed alone on this machine only.
-            local_parts = () if options.device.is_remote else call.answers.parts
-            racers |= part_contestant(racers, main, local_parts, call)
-            racers |= decided.racers(racers, main, session, call)
-            racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
-            if tuned is not None:
-                compiled_racers(racers, call)
-        if tuned is not None and tuned.layout is not None:
-            untuned = _untuned_racers(chosen.built, main.sequential_ns, session, call, search)
-            racers |= memory.fitting(untuned)
-        raced = run_last_race(racers, session, call)
-        curve = () if tuned is None else tuned.curve
-        evidence = evidence_of(raced, racers, session, call, curve, search.deadlines_ms)
-    steps = TuneSteps(
-        call=call,
-        options=options,
-        ceiling=ceiling,
-        chosen=chosen,
-        tuned=tuned,
-        decided=decided,
-        main=main,
-        racers=racers,
-        raced=raced,
-        memory=memory,
-    )
-    return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
-
-
-def _require_use(inputs: Mapping[str, np.ndarray], given: TuneCall) -> None:
-    """Refuse inputs that nothing is checked on, or that are not the model's."""
-    if not given.options.precision.is_low:
-        raise OptionError(
-            "inputs are given, but only errors of bfloat16 are checked on them; give "
-            "precision='bfloat16' as well (--precision bfloat16), or leave them out"
-        )
-    require_inputs(inputs, given.mod, given.params)
-
-
-def _untuned_racers(
-    built: BuiltModel,
-    sequential_ns: int,
-    session: MeasuringSession,
-    call: MeasuringCall,
-    search: SearchOptions,
-) -> dict[Contestant, Racer]:
-    """Best schedules of untuned kernels, which tuned ones have to beat beside sequential order.
-
-    Sequential order of the untuned kernels lost to that of the tuned ones before.
-    """
-    if not call.budget.allows(2 * race_s(sequential_ns, call.compare)):
-        call.budget.cut("schedules of untuned kernels were not found, and so not compared")
-        return {}
-    racers = racers_of(schedule_build(built, session, call, search), session, call)
-    return {UNTUNED[who]: racer for who, racer in racers.items() if who in UNTUNED}
-
-
-def _installed(
-    choice: LibraryChoice, device: MeasuringDevice, options: DeviceOptions, gate: StageGate
-) -> tuple[OperatorLibrary, ...]:
-    """Operator libraries as they are on the device; a missing one is told before the work."""
-    if not choice.of_target or not options.is_remote:
-        return choice.installed()
-    need = StageNeed.to_profile(1, "ask the device")
-    with gate.stage(need) as granted, device.at(granted.address).open() as session:
-        return choice.installed(session.require)
-
-
-def measuring_device(target: Any, options: DeviceOptions, gate: StageGate) -> MeasuringDevice:
-    """Device that prices are taken on and models are timed on."""
-    resolved = None if target is None else resolve_target(target)
-    here = LocalCpu() if resolved is None else local_device(resolved)
-    tracker = options.rpc_tracker
-    if tracker is not None and resolved is not None and is_gpu_target(resolved):
-        raise OptionError(
-            f"target is {target!r} and rpc_tracker {tracker!r}, but GPUs are measured on the "
-            "machine they are in; run tune there, without rpc_tracker"
-        )
-    return requested_device(options, here=here, gate=gate)
+def _dialect() -> Any:
+    """Steps before the search, in the dialect of this process's TVM."""
+    # Each imports a dialect that only one TVM has.
+    return import_module(f"tvm_ios.driver.dialects.{'relax' if IS_FFI else 'relay'}_tune")

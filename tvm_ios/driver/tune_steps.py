@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
@@ -13,21 +14,20 @@ from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
-from tvm_ios.profile.fastest_build import ChosenBuild
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.records_in_force import RecordsInForce
 from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.cpu.part_times import part_times
-from tvm_ios.tuning.records.record_lookup import records_around
-from tvm_ios.tuning.tuned_kernels import TunedKernels
 
-__all__ = ["UNTUNED", "TuneSteps"]
+if TYPE_CHECKING:
+    from tvm_ios.tuning.tuned_kernels import TunedKernels
+
+__all__ = ["UNTUNED", "TuneRace", "TuneSteps"]
 
 PARTS_S = 0.5
 """Seconds that timing parts alone may take, for small networks about what it takes."""
@@ -41,16 +41,46 @@ UNTUNED = {
 _LOG = logging.getLogger(__name__)
 
 
+class TuneDialect(Protocol):
+    """What the end of a call asks of a dialect; a module of ``driver/dialects/``."""
+
+    def records_around(self, staged: Any) -> RecordsInForce | None:
+        """Tuning records that contexts around the call hold for a build; None without any."""
+
+    def bfloat16_products(self, extraction: Any) -> Collection[int]:
+        """Operators that are products, which bfloat16 may make faster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRace:
+    """Everything that one ``tune`` raced, for callers who want more than the winner."""
+
+    racers: Mapping[Contestant, Racer]
+    """Contestants whose schedules differ from all before."""
+    kept: CompiledModel
+    """Result of ``tune``, with its report."""
+    certain: bool
+    """True if no price, choice or race was taken while the machine was disturbed."""
+
+    @property
+    def models(self) -> dict[Contestant, CompiledModel]:
+        """Compiled models of all contestants; after a known race, most are compiled only now."""
+        return {who: racer.compiled() for who, racer in self.racers.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneSteps:
     """Results of the steps of a call, in their order."""
 
+    dialect: TuneDialect
     call: MeasuringCall
     options: TuneOptions
     ceiling: str
     """Line on what scheduling could gain at most."""
-    chosen: ChosenBuild
-    """Form of the model that was kept."""
+    precision: PrecisionOutcome | None
+    """Outcome of the choice between float32 and bfloat16; None where nobody asked for that."""
+    form_notes: tuple[str, ...]
+    """Notes on the form of the model that was kept."""
     tuned: TunedKernels | None
     """Kernels after tuning; None where nobody asked for any."""
     decided: GivenDecisions
@@ -73,7 +103,7 @@ class TuneSteps:
         who = Contestant(evidence.kept)
         racer = self.racers[who]
         if self.tuned is None:
-            records = records_around(racer.built.kernels.staged)
+            records = self.dialect.records_around(racer.built.kernels.staged)
         else:
             used = who not in UNTUNED.values()
             records = self.tuned.records if used else self.tuned.records.not_used()
@@ -130,7 +160,7 @@ class TuneSteps:
 
     def _precision(self, model: CompiledModel, who: Contestant) -> PrecisionOutcome | None:
         """Outcome of a wish for bfloat16, or what that promises; None where it promises nothing."""
-        outcome = self.chosen.precision
+        outcome = self.precision
         if outcome is None:
             return self._promise()
         given = self.decided.schedules.get(who)
@@ -146,7 +176,7 @@ class TuneSteps:
             return None
         if not any(each.speeds_up(BFLOAT16) for each in built.libraries):
             return None
-        products = low_precision_of(built.extraction).weights
+        products = self.dialect.bfloat16_products(built.extraction)
         product_ns = sum(prices.alone_ns[index] for index in products)
         promised = promised_speedup(product_ns, sum(prices.alone_ns))
         return None if promised is None else PrecisionOutcome(dtype=FLOAT32, promised=promised)
@@ -158,7 +188,7 @@ class TuneSteps:
             *self.main.built.prepared.notes,
             *([f"the model was converted: {converted}"] if converted else []),
             *self.call.device.notes,
-            *self.chosen.notes,
+            *self.form_notes,
             *(() if self.tuned is None else self.tuned.notes),
             *self.main.notes,
             *self.memory.notes,

@@ -8,7 +8,7 @@ from types import ModuleType
 from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
 
-__all__ = ["RELAX_RELEASE", "is_relax_tvm", "relax_host_target"]
+__all__ = ["RELAX_RELEASE", "is_relax_tvm", "is_relax_version", "relax_host_target"]
 
 RELAX_RELEASE = "0.27"
 """Release of TVM whose names and calling convention are known."""
@@ -16,7 +16,12 @@ RELAX_RELEASE = "0.27"
 
 def is_relax_tvm(tvm: ModuleType) -> bool:
     """True if a TVM is of the release with Relax that is known here."""
-    return str(getattr(tvm, "__version__", "")).startswith(f"{RELAX_RELEASE}.")
+    return is_relax_version(str(getattr(tvm, "__version__", "")))
+
+
+def is_relax_version(version: str) -> bool:
+    """True if a version of TVM is of that release."""
+    return version.startswith(f"{RELAX_RELEASE}.")
 
 
 def relax_host_target(tvm: ModuleType) -> str:

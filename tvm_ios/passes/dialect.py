@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.runtime.base.tvm_names import IS_FFI
-
-if TYPE_CHECKING:
-    from tvm_ios.passes.schedule_operators import ScheduleOperators
 
 __all__ = ["Dialect", "Prepared", "dialect_here"]
 
@@ -56,8 +53,8 @@ class Dialect(Protocol):
     def rewrite(self, module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
         """Copy of a prepared module, partitioned by a schedule for its graph."""
 
-    def measured_schedule(self, options: ScheduleOperators, prepared: Any) -> InterOpSchedule:
-        """Schedule by prices that are measured on this machine."""
+    def built(self, prepared: Any, libraries: tuple[str, ...] | None) -> Any:
+        """Build of a prepared module, with the operator libraries that may compute."""
 
 
 def dialect_here() -> Dialect:

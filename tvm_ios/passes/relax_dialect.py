@@ -9,23 +9,17 @@ import tvm
 import tvm_ffi
 
 from tvm_ios import errors
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.relax_model import RelaxModel, build_relax
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
-from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.cost.database import open_database
-from tvm_ios.devices.local import LocalCpu
 from tvm_ios.errors import OptionError
-from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
-from tvm_ios.profile.relax.stage_prices import RelaxStagePrices
 from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.relax.rewrite import rewrite
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
-from tvm_ios.search.ios import search_ios
 
 __all__ = [
+    "built",
     "is_partitioned",
-    "measured_schedule",
     "pad_unless_done",
     "prepare_unless_done",
     "resolve_target",
@@ -65,15 +59,7 @@ def pad_unless_done(
     raise OptionError("PadChannels works on Relay only; leave it out for Relax modules")
 
 
-def measured_schedule(options: ScheduleOperators, prepared: PreparedModule) -> InterOpSchedule:
-    """Schedule by prices that are measured on this machine."""
-    device = LocalCpu()
-    lanes, database = device.require_lanes(options.lanes), open_database(options.database)
-    model = build_relax(prepared.module, None, prepared.target)
-    with (
-        device.open() as session,
-        RelaxStagePrices(model, lanes=lanes, session=session, database=database) as prices,
-    ):
-        if options.chosen_scheduler() is Scheduler.LIST:
-            return options.list_by(model.graph, prices)
-        return search_ios(model.graph, prices, options.limits()).schedule
+def built(prepared: PreparedModule, libraries: tuple[str, ...] | None) -> RelaxModel:
+    """Build of a prepared module; no operator library computes for it."""
+    del libraries
+    return build_relax(prepared.module, None, prepared.target)

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
-from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database_use import Remembered
@@ -27,11 +26,11 @@ from tvm_ios.measure.deadlines import PartDeadline
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.deadlines import choose_in_time, measured_deadlines
+from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.in_time.time_plan import fitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import choose, compiled_for, executors_of, race
-from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.evidence import CurvePoint, Evidence, TracedRuns
 from tvm_ios.support.time_budget import Reserve
@@ -46,7 +45,7 @@ __all__ = [
     "run_last_race",
 ]
 
-RACE_PROTOCOL = 4
+RACE_PROTOCOL = 5
 """Version of how races are run and ended, beside their options."""
 TRACES = 7
 WARM_UP = 3
@@ -65,7 +64,7 @@ class Racer:
     With another schedule it is another one: ``replace(racer, schedule=…, prices_ns=())``.
     """
 
-    built: BuiltModel
+    built: Built
     schedule: InterOpSchedule
     records: str
     """Digest of the tuning records it is compiled under, for kernels of merged stages."""
@@ -97,7 +96,7 @@ def racers_of(
     alike = [name for name in found.schedules if name not in distinct]
     if alike:
         _LOG.info("do not race, being sequential order as well: %s", ", ".join(alike))
-    records, first = applied_records_digest(), call.answers.first
+    records, first = dialect_here().records_digest(), call.answers.first
     lower: Callable[[InterOpSchedule], CompiledModel]
     lower = partial(compiled_for, session, found.built, lanes=call.lanes, database=call.database)
     if found.prices is None and first is not None and first.model.kernels is found.built.kernels:
@@ -209,7 +208,7 @@ def race_identity(racers: Mapping[Contestant, Racer], options: CompareOptions) -
         # In how many parts a call runs is not asked: plans say it, and _known_race() compares them.
         code += [library.identity() for library in racer.built.libraries]
         contestants.append(
-            (who.value, staged.graph_json, code, racer.records, racer.schedule.to_json())
+            (who.value, repr(staged.graph), code, racer.records, racer.schedule.to_json())
         )
     # Whether earlier races count says nothing about how this one is run.
     asked = {name: value for name, value in asdict(options).items() if name != "reuse"}

@@ -17,14 +17,13 @@ from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
-from tvm_ios.kernels.code_generation import compilers, cuda_compiler
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.measure.patience import Patience
 from tvm_ios.measure.quiet_wait import wait_until_quiet
 from tvm_ios.measure.sampling import MeasureOptions
+from tvm_ios.profile.dialects.dialect import dialect_here
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
-from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
@@ -157,11 +156,11 @@ def profile_context(
     target: tvm.target.Target, lanes: int, device: MeasuringDevice
 ) -> ProfileContext:
     """Conditions of all prices of one search, besides the stages."""
-    versions = (*compilers(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
+    dialect = dialect_here()
     return ProfileContext(
         device=device.name,
         lanes=lanes,
-        tvm_version=" ".join(versions),
-        kernels=f"{target} {applied_records_digest()}".rstrip(),
+        tvm_version=" ".join(dialect.compilers(target)),
+        kernels=f"{target} {dialect.records_digest()}".rstrip(),
         executor=device.executor_digest,
     )

@@ -19,13 +19,13 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import TimedExecutor
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.in_time.time_plan import ways_s
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
 from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, variant_race
-from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = [
@@ -185,7 +185,7 @@ def keep_way(
     choices.keep(question, stored)
 
 
-def with_choice(runner: RelayStageRunner, choice: OperatorChoice) -> CompiledModel:
+def with_choice(runner: StageKernels, choice: OperatorChoice) -> CompiledModel:
     """Network in sequential order, with its operators computed as chosen."""
     names = runner.library_names
     schedule = replace(
@@ -198,7 +198,7 @@ def with_choice(runner: RelayStageRunner, choice: OperatorChoice) -> CompiledMod
     return compiled_for(runner.session, runner.built, schedule, lanes=runner.lanes)
 
 
-def ways_in_network(runner: RelayStageRunner, prices: OperatorPrices) -> OperatorChoice:
+def ways_in_network(runner: StageKernels, prices: OperatorPrices) -> OperatorChoice:
     """Fastest way of each operator in sequential order; by price where a device tells no times.
 
     A network for each way is run by turns. The least of an operator's times counts, since others on

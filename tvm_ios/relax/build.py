@@ -58,6 +58,17 @@ class StagedBuild:
         return [_described(self.extraction, call) for call in self.extraction.line.calls]
 
     @property
+    def absent_nodes(self) -> frozenset[int]:
+        """Operators without a kernel, of which there are none."""
+        return frozenset()
+
+    @property
+    def kernel_keys(self) -> dict[str, str]:
+        """Digest of the loops of each kernel, by name."""
+        named = zip(self.graph.operators, self.kernel_codes, strict=True)
+        return {each.kernel: code for each, code in named if each.kernel}
+
+    @property
     def factory(self) -> ExecutableFactory:
         """Kernels, target and constants, as an exported file takes them."""
         return ExecutableFactory(self.library, self.target, self.params)

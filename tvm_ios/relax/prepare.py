@@ -39,6 +39,10 @@ class PreparedModule:
 
     module: tvm.IRModule
     target: tvm.target.Target
+    notes: tuple[str, ...] = ()
+    """Lines for the user on how the module was prepared."""
+    quantised: None = None
+    """Products in int8, of which there are none."""
 
     @cached_property
     def extraction(self) -> Extraction:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
@@ -58,7 +58,7 @@ def pruned(name: str, run: CpuRun, bench: Bench) -> PrunedNetwork:
 
 
 def _searched(
-    runner: RelayStageRunner, r: int, s: int, *, lazy: bool
+    runner: StageKernels, r: int, s: int, *, lazy: bool
 ) -> tuple[StagePrices, SearchResult]:
     """A search that knows no price, and the prices it has found."""
     prices = settled_prices(MeasuredKernels(runner))

@@ -57,7 +57,7 @@ def _race(mod: tvm.IRModule, image: np.ndarray, rounds: int) -> dict[str, list[f
     stock = relax.VirtualMachine(
         tvm.compile(relax.get_pipeline("zero")(mod), target=target), tvm.cpu()
     )
-    ours = relax.VirtualMachine(tvm.compile(model.module, target=target), tvm.cpu())
+    ours = relax.VirtualMachine(tvm.compile(model.prepared.module, target=target), tvm.cpu())
     ways: dict[str, Callable[[], Any]] = {
         "stock Relax": lambda: stock["main"](value),
         "virtual machine, our kernels": lambda: ours["main"](value),

@@ -120,7 +120,7 @@ def test_bad_arguments_of_autotune_are_refused_before_any_work(fork, arguments, 
     ("model", "told"),
     [
         ("squeezenut", "no network and no file named 'squeezenut'"),
-        (3, "the model is a int; give a Relay module"),
+        (3, "the model is a int; give a module of TVM"),
         ("net.pb", "no network and no file named 'net.pb'"),
     ],
 )

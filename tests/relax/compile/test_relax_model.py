@@ -18,7 +18,7 @@ def block():
     """An Inception block with kernels, a value for it, and the virtual machine's answer."""
     mod, value = inception_block()
     model = build_relax(mod, None, TARGET, name="block")
-    (answer,) = answers(model.module, value)
+    (answer,) = answers(model.prepared.module, value)
     return model, value, answer
 
 
@@ -58,7 +58,7 @@ def test_squeezenet_of_tvms_own_frontend():
     model = build_relax(mod, params, TARGET)
     compiled = model.lower(greedy_schedule(model.graph), lanes=2)
     assert read_schedule(compiled.module).scheduler == "greedy"
-    (answer,) = answers(model.module, value)
+    (answer,) = answers(model.prepared.module, value)
     np.testing.assert_array_equal(_ran(compiled, value), answer)
 
 

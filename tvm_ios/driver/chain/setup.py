@@ -15,9 +15,10 @@ from tvm_ios.driver.chain.latency import Latency
 from tvm_ios.driver.chain.model_runner import DeviceRunner, LocalRunner, ModelRunner, evaluate
 from tvm_ios.driver.chain.service_level import Reached
 from tvm_ios.driver.chain.tune_to_level import LevelRequest, tune_to_level, what_is_known
+from tvm_ios.driver.dialects.relay_tune import measuring_device
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import TuneOptions
-from tvm_ios.driver.tune import measuring_device, tune
+from tvm_ios.driver.tune import tune
 from tvm_ios.host import default_lanes
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, StageGate, StageNeed, gate_around

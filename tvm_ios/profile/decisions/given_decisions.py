@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison
+from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for
-from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.report.contestants import GIVEN, Contestant
 
 __all__ = ["GivenDecisions", "GivenSchedule"]
@@ -29,7 +28,7 @@ class GivenSchedule:
     """Schedule of a file of decisions, on a build of this call's model."""
 
     file: str
-    built: BuiltModel
+    built: Built
     schedule: InterOpSchedule
     told: str
     """Line on the place where it was made, and on what is not as it was there."""
@@ -78,7 +77,7 @@ class GivenDecisions:
             racers[who] = Racer(
                 built=given.built,
                 schedule=schedule,
-                records=applied_records_digest(),
+                records=dialect_here().records_digest(),
                 lower=partial(
                     compiled_for, session, given.built, lanes=call.lanes, database=call.database
                 ),

@@ -1,0 +1,126 @@
+"""``tune`` of models in Relax."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ios
+from tests.relax.networks import TARGET, answers, inception_block
+from tests.relax.onnx_networks import branches, onnx
+from tvm_ios.core.conversion import Conversion
+from tvm_ios.driver.kept.tune_call import TuneCall
+from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.tune import tune_race
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios.measure.machine_mode import ModeOptions
+from tvm_ios.measure.sampling import MeasureOptions
+from tvm_ios.relax.prepare import prepare
+from tvm_ios.report.contestants import Contestant
+
+CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
+OPTIONS = TuneOptions(
+    measure=MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05, mode=CALM),
+    compare=CompareOptions(rounds=6, min_repeat_ms=0.1, mode=CALM),
+)
+"""Options with which all is measured in no time, and decides nothing for sure."""
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory):
+    """An Inception block that was tuned: its race, a value, and the virtual machine's answer."""
+    mod, value = inception_block()
+    database = tmp_path_factory.mktemp("prices") / "profiles.sqlite"
+    call = TuneCall(mod=mod, target=TARGET, lanes=2, database=database, options=OPTIONS)
+    return tune_race(call), value, answers(prepare(mod, None, TARGET).module, value)[0]
+
+
+def test_every_contestant_has_the_bits_of_the_virtual_machine(raced):
+    race, value, answer = raced
+    models = race.models
+    assert {Contestant.SEQUENTIAL, Contestant.GREEDY} <= set(models)
+    for model in (*models.values(), race.kept):
+        with model.executor() as executor:
+            executor.run(x=value)
+            np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
+
+
+def test_the_kept_model_has_a_report_and_a_file(raced, tmp_path):
+    race, value, answer = raced
+    report = race.kept.report()
+    assert report.kept in race.racers
+    count = len(race.kept.graph)
+    assert f"{count} of {count} operators scheduled" in report.as_text()
+    assert report.comparison.names[0] == "sequential"
+    assert report.measured > 0
+    race.kept.export_library(tmp_path / "net.so")
+    with tvm_ios.load(tmp_path / "net.so") as executor:
+        executor.run(x=value)
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
+
+
+def test_prices_are_kept_for_equal_calls(tmp_path):
+    mod, _ = inception_block()
+    call = {"lanes": 2, "database": tmp_path / "profiles.sqlite", "options": OPTIONS}
+    first = tvm_ios.tune(mod, None, TARGET, **call).report()
+    again = tvm_ios.tune(mod, None, TARGET, **call).report()
+    assert first.from_database == 0
+    assert again.from_database > 0
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_a_model_of_onnx_is_tuned(as_file, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    model, path = branches(), tmp_path / "net.onnx"
+    onnx.save(model, path)
+    value = np.random.default_rng(1).standard_normal((1, 8, 10, 10)).astype("float32")
+    given = str(path) if as_file else model
+    tuned = tvm_ios.tune(given, None, TARGET, lanes=1, options=OPTIONS, database=tmp_path / "db")
+    with tuned.executor() as executor:
+        executor.run(x=value)
+        found = executor.get_output(0).numpy()
+    session = onnxruntime.InferenceSession(path)
+    np.testing.assert_allclose(found, session.run(None, {"x": value})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
+    mod, _ = inception_block()
+    report = tvm_ios.tune(
+        mod, None, TARGET, lanes=2, database=tmp_path / "db", options=OPTIONS, time_budget=0.001
+    ).report()
+    assert report.kept is Contestant.SEQUENTIAL
+    assert "operators were not priced" in report.as_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
+        ({"tuning_records": "log.json"}, "tuning_records needs a TVM with Relay"),
+        ({"decisions": "other.so"}, "decisions needs a TVM with Relay"),
+        ({"precision": "bfloat16"}, "precision='bfloat16' needs a TVM with Relay"),
+        ({"deadlines_ms": {"a": 1.0}}, "deadlines_ms needs a TVM with Relay"),
+        (
+            {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
+            r"conversion \(.*NHWC.*\) needs a TVM with Relay",
+        ),
+    ],
+)
+def test_what_needs_relay_is_refused_in_one_line(given, message):
+    mod, _ = inception_block()
+    with pytest.raises(OptionError, match=message) as caught:
+        tvm_ios.tune(mod, None, TARGET, **given)
+    assert "\n" not in str(caught.value)
+    assert "--dialect relay" in str(caught.value)
+
+
+def test_networks_by_name_and_several_models_need_relay():
+    mod, _ = inception_block()
+    with pytest.raises(ModelError, match=r"'squeezenet' is no \.onnx file"):
+        tvm_ios.tune("squeezenet")
+    with pytest.raises(OptionError, match="several models become one network in Relay only"):
+        tvm_ios.tune([mod, mod])
+    with pytest.raises(ModelError, match="expected a tvm.IRModule with a function 'main'"):
+        tvm_ios.tune(tvm.IRModule())

@@ -1,0 +1,29 @@
+"""Models as users name them, in Relax: ONNX alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tvm
+
+from tvm_ios.driver.input_shapes import InputShapes
+from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
+from tvm_ios.errors import ModelError
+from tvm_ios.relax.frontends.onnx import import_onnx
+
+__all__ = ["imported", "named_model"]
+
+
+def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """Module and parameters of an ONNX file: none, since its constants are the weights."""
+    return import_onnx(file.name, file.model), {}
+
+
+def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> NoReturn:
+    """Refuse: our networks and files of Relay need Relay."""
+    del params, shapes
+    raise ModelError(
+        f"{name!r} is no {ONNX_SUFFIX} file, and networks by name and files of Relay are for a TVM "
+        "with Relay; give an ONNX file, in Python a module of Relax, or --dialect relay"
+    )

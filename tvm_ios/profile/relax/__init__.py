@@ -1,1 +1,0 @@
-"""Prices of Relax models."""

@@ -1,0 +1,109 @@
+"""Relax of ONNX: TVM's own importer on the normal form, which is a language that it gets right.
+
+Shapes are known and constants folded there, and what TVM has no converter for is mostly gone. What
+is left that TVM lacks, or gets wrong, is refused with the node.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+import tvm
+from tvm.relax.frontend.onnx import from_onnx
+
+from tvm_ios.errors import ModelError
+from tvm_ios.onnx.normal_form import REFUSED, STANDARD, described
+from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
+from tvm_ios.relax.ir import main_of, static_tensors
+
+__all__ = ["WRONG", "import_onnx"]
+
+
+def _wrong_extreme(node: ir.Node) -> str:
+    users = [user.op_type for user, _ in node.outputs[0].uses()]
+    if not {"Equal", "IsInf"} & set(users):
+        return ""
+    return "is compared with infinity, but TVM's extremes of infinities alone are finite numbers"
+
+
+def _wrong_remainder(node: ir.Node) -> str:
+    divisor = constant(node.inputs[1])
+    if not node.attributes.get_int("fmod", 0) or (
+        divisor is not None and np.isfinite(divisor).all()
+    ):
+        return ""
+    return "may divide by infinity, of which TVM makes NaN; make the divisor a finite constant"
+
+
+WRONG: dict[str, Callable[[ir.Node], str]] = {
+    "Mod": _wrong_remainder,
+    "ReduceMax": _wrong_extreme,
+    "ReduceMin": _wrong_extreme,
+}
+"""Operators that TVM's importer takes and may get wrong, each with what says why, if it does."""
+
+
+def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
+    """A module whose constants are the model's weights, and no parameters.
+
+    ``name`` is the file, with which messages begin. The model is in the normal form.
+
+    Raises
+    ------
+    ModelError
+        If TVM's importer lacks an operator or gets it wrong; the message names the node.
+    """
+    for node in model.graph:
+        reason = _why_not(node)
+        if reason:
+            raise ModelError(f"{name}: {described(node)} {reason}")
+    try:
+        with warnings.catch_warnings():
+            # It prints what onnx says of nodes that the file had all along.
+            warnings.simplefilter("ignore")
+            module = from_onnx(
+                ir.to_proto(model), keep_params_in_input=False, sanitize_input_names=False
+            )
+    # What is wrong in a converter of TVM's ends in any error of Python.
+    except Exception as error:
+        said = " ".join(str(error).split()) or "no reason"
+        raise ModelError(
+            f"{name}: TVM's importer of ONNX for Relax says: {type(error).__name__}: {said[:300]}; "
+            "save the model without that, or tune it in Relay (--dialect relay)"
+        ) from error
+    _require_types(name, model, module)
+    return module
+
+
+def _why_not(node: ir.Node) -> str:
+    """Reason to refuse a node; empty for one that TVM's importer takes, or refuses itself."""
+    if REFUSED in node.meta:
+        return str(node.meta[REFUSED])
+    if node.domain not in STANDARD:
+        return (
+            f"is of the domain {node.domain!r}, which is not known; save the model with operators "
+            "of ONNX alone"
+        )
+    if not all(is_static(value) for value in node.outputs if value.name):
+        return (
+            "gives a result whose shape only values tell, and compiled code has static shapes; end "
+            "the model before it"
+        )
+    wrong = WRONG[node.op_type](node) if node.op_type in WRONG else ""
+    return f"{wrong}; or tune the model in Relay (--dialect relay)" if wrong else ""
+
+
+def _require_types(name: str, model: ir.Model, module: tvm.IRModule) -> None:
+    """Refuse a module whose results are not of the types that onnx gives them."""
+    main = main_of(module)
+    assert main is not None, "from_onnx makes a main"
+    found = static_tensors(main.ret_ty)
+    wanted = [(extents(value), str(dtype_of(value))) for value in model.graph.outputs]
+    if found is None or [(each.shape, each.dtype) for each in found] != wanted:
+        raise ModelError(
+            f"{name}: TVM's importer of ONNX for Relax makes results of the types {main.ret_ty}, "
+            f"and onnx says {wanted}; tune the model in Relay (--dialect relay)"
+        )
