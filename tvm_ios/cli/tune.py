@@ -19,6 +19,7 @@ from tvm_ios.cli.early_file import EarlyFile
 from tvm_ios.cli.interrupts import told_interrupts
 from tvm_ios.cli.kept_command import KeptCommand
 from tvm_ios.cli.measuring import (
+    RELAX,
     RELAY,
     add_dialect,
     add_model_options,
@@ -196,6 +197,11 @@ def run(arguments: argparse.Namespace) -> int:
         require_templates()
     read_given(arguments.decisions)
     shapes = _shapes(arguments, models)
+    if len(shapes) > 1 and dialect == RELAX:
+        raise OptionError(
+            f"--input-shapes is given {len(shapes)} times, and one file of several shapes needs a "
+            "TVM with Relay; give one shape, or --dialect relay"
+        )
     line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
@@ -263,7 +269,6 @@ def _tuned(
     # TVM comes in here, and only for this verb.
     from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
     from tvm_ios.driver.several import joined  # noqa: PLC0415
-    from tvm_ios.driver.shapes import tuned_shapes  # noqa: PLC0415
     from tvm_ios.driver.tune import tune  # noqa: PLC0415
 
     if others:
@@ -292,6 +297,8 @@ def _tuned(
             "time_budget": budget,
         }
         if len(sources) > 1:
+            from tvm_ios.driver.shapes import tuned_shapes  # noqa: PLC0415 - as above
+
             return tuned_shapes(sources, arguments.target, tune_one=tune, **given)
         return tune(sources[0].mod, sources[0].params, arguments.target, **given)
 

@@ -154,7 +154,7 @@ def test_random_networks_have_the_same_bits_in_any_order(seed):
             executor.run(x=value)
             count = executor.get_num_outputs()
             rows.append([executor.get_output(number).numpy() for number in range(count)])
-    for first, second, exact in zip(*rows, answers(model.module, value), strict=True):
+    for first, second, exact in zip(*rows, answers(model.prepared.module, value), strict=True):
         np.testing.assert_array_equal(first, second)
         np.testing.assert_allclose(first, exact, rtol=1e-4, atol=1e-4 * abs(exact).max())
 
@@ -168,7 +168,7 @@ def network(request):
     else:
         mod, params, value = squeezenet()
     model = build_relax(mod, params, TARGET, libraries=ONEDNN)
-    (expected,) = answers(model.module, value)
+    (expected,) = answers(model.prepared.module, value)
     return model, value, expected
 
 
