@@ -1,10 +1,9 @@
-"""Runner of any stage of a built model of Relay: calls of operator libraries, and merges."""
+"""Runner of any stage of a built model of Relay, merges among them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model_kernels import ModelKernels
@@ -12,7 +11,6 @@ from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.host import cached_libinfo
-from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.kernel_variant import KernelVariant
 from tvm_ios.profile.operator_prices import TVM
@@ -21,7 +19,6 @@ from tvm_ios.relay.extract import extract
 from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.merge import merge_stage_module, stage_outputs
-from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.stage_libraries import PreparedStage
 
 __all__ = ["RelayStageRunner"]
@@ -37,7 +34,7 @@ class _Merged:
 
 
 class RelayStageRunner(StageKernels):
-    """Runner of stages of a built module of Relay, with operator libraries and merges.
+    """Runner of stages of a built module of Relay, with merges.
 
     The module is built once. A merge stage needs a kernel that the module lacks; it is built on
     first use.
@@ -55,9 +52,6 @@ class RelayStageRunner(StageKernels):
     ) -> None:
         self._merged: dict[tuple[tuple[str, bool], ...], _Merged] = {}
         super().__init__(built, lanes=lanes, session=session, database=database)
-
-    def _calls_of_libraries(self) -> dict[str, dict[int, LibraryCall]]:
-        return self._complete_calls(self.built.extraction.calls)
 
     def _prepare_merge(
         self, variants: Sequence[KernelVariant], stage: Stage, copies: int
@@ -77,7 +71,7 @@ class RelayStageRunner(StageKernels):
         if key not in self._merged:
             module = merge_stage_module(self.built.extraction, members)
             plain_calls = extract(module).calls
-            calls = self._complete_calls(plain_calls)
+            calls = self._complete_calls(describe_calls(plain_calls))
             makers = self.makers_of(members)
             by_libraries = TVM not in makers and all(0 in calls[maker] for maker in makers)
             with cached_libinfo():
@@ -102,22 +96,3 @@ class RelayStageRunner(StageKernels):
                 num_operators=len(merged.staged.operator_names),
             )
         return self._merged[key]
-
-    def _complete_calls(self, kernels: Sequence[Any]) -> dict[str, dict[int, LibraryCall]]:
-        """Calls of each operator library in place of kernel calls in Relay, by their positions.
-
-        The library finds out how each call is fastest.
-        """
-        functions = describe_calls(kernels)
-        found: dict[str, dict[int, LibraryCall]] = {}
-        for library in self.built.libraries:
-            able = {i: call for i, call in enumerate(library_calls(functions, library)) if call}
-            complete = self._opened.open(library).complete(
-                call.descriptor for call in able.values()
-            )
-            found[library.name.key] = {
-                index: LibraryCall(library.name, made)
-                for index, call in able.items()
-                if (made := complete[call.descriptor]) is not None
-            }
-        return found

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from tvm_ios.compile.model_kernels import ModelKernels
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.database import ProfileDatabase
@@ -29,6 +30,7 @@ from tvm_ios.profile.kernel_variant import (
     with_kernel_identity,
 )
 from tvm_ios.profile.operator_prices import TVM
+from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.stage_libraries import LibraryStageRunner, PreparedStage
 
 __all__ = ["StageKernels"]
@@ -38,7 +40,7 @@ class StageKernels:
     """Native runner of any stage of a built module; a StageRunner for measured prices.
 
     A context manager: leaving it stops the lanes. Facts that operator libraries found out before
-    come from the database. A dialect with operator libraries or merges is a class of its own.
+    come from the database. A dialect with merges is a class of its own.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class StageKernels:
         """Lines that a reader of the prices ought to know, once the runner is closed."""
         self._native: LibraryStageRunner[Any] = session.stage_runner(lanes)
         self._opened = session.libraries(database)
-        calls = self._calls_of_libraries()
+        calls = self._complete_calls(built.kernels.staged.describe())
         self._numbers = self._add(built.kernels, calls=calls)
         self.library_names: Mapping[str, Mapping[int, str]] = {
             library.name.key: {
@@ -167,10 +169,25 @@ class StageKernels:
             self._apart[index] = self._add(kernels, alone, [None])[TVM]
         return self._apart[index], 0
 
-    def _calls_of_libraries(self) -> dict[str, dict[int, LibraryCall]]:
-        """Calls of each operator library in place of kernels, by operator, as it completed them."""
-        assert not self.built.libraries, "a dialect with operator libraries says their calls"
-        return {}
+    def _complete_calls(
+        self, functions: Sequence[FusedFunction | None]
+    ) -> dict[str, dict[int, LibraryCall]]:
+        """Calls of each operator library in place of kernels that compute functions, by position.
+
+        The library finds out how each call is fastest.
+        """
+        found: dict[str, dict[int, LibraryCall]] = {}
+        for library in self.built.libraries:
+            able = {i: call for i, call in enumerate(library_calls(functions, library)) if call}
+            complete = self._opened.open(library).complete(
+                call.descriptor for call in able.values()
+            )
+            found[library.name.key] = {
+                index: LibraryCall(library.name, made)
+                for index, call in able.items()
+                if (made := complete[call.descriptor]) is not None
+            }
+        return found
 
     def _prepare_merge(
         self, variants: Sequence[KernelVariant], stage: Stage, copies: int
