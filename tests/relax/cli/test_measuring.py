@@ -12,6 +12,7 @@ from tvm_ios.cli.main import main
 from tvm_ios.cli.measuring import take_dialect
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import CHOICE_VARIABLE
+from tvm_ios.runtime.artifact.footer import read_story
 
 
 @pytest.fixture
@@ -50,7 +51,6 @@ def test_a_file_is_tuned_and_run_by_processes_that_nobody_told_their_tvm(
             "--input-shapes is given 2 times, and one file of several shapes needs a TVM",
         ),
         (["--precision", "bfloat16"], "precision='bfloat16' needs a TVM with Relay"),
-        (["--libraries", "onednn"], r"libraries=('onednn',) needs a TVM with Relay"),
     ],
 )
 def test_what_needs_relay_is_refused_in_one_line(model, tmp_path, words, message, capsys):
@@ -58,6 +58,14 @@ def test_what_needs_relay_is_refused_in_one_line(model, tmp_path, words, message
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith(f"tvm-ios: error: {message}")
     assert "--dialect relay" in told
+
+
+@pytest.mark.parametrize(("libraries", "calls"), [("none", False), ("onednn", True)])
+def test_libraries_are_named_or_left_out(model, tmp_path, libraries, calls):
+    words = ["--libraries", libraries, "--effort", "quick", "--lanes", "1"]
+    assert main(["tune", str(model), "-o", str(tmp_path / "net.so"), *words]) == 0
+    told = read_story(tmp_path / "net.so").schedule.libraries
+    assert bool(told) is calls
 
 
 def test_the_dialect_is_that_of_the_tvm_that_would_be_imported(monkeypatch):

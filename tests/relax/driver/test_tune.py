@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
 
 import tvm_ios
-from tests.relax.networks import TARGET, answers, inception_block
+from tests.relax.networks import TARGET, Network, answers, inception_block
 from tests.relax.onnx_networks import branches, onnx
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.driver.build_options import BuildOptions
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.tune import tune_race
@@ -26,14 +29,31 @@ OPTIONS = TuneOptions(
     compare=CompareOptions(rounds=6, min_repeat_ms=0.1, mode=CALM),
 )
 """Options with which all is measured in no time, and decides nothing for sure."""
+OWN_KERNELS = replace(OPTIONS, build=BuildOptions(libraries=()))
+LIBRARY_LAYOUT = replace(OPTIONS, build=BuildOptions(race_forms=False))
+"""Options with which images are NHWC, where TVM's kernels are far slower than oneDNN's."""
+
+
+def ran(model, value) -> np.ndarray:
+    with model.executor() as executor:
+        executor.run(x=value)
+        return executor.get_output(0).numpy()
+
+
+def two_convolutions():
+    """Convolutions of 32 channels that oneDNN computes many times as fast, a value, an answer."""
+    network = Network(1, 32, 14, 14)
+    mod = network.build(lambda net: net.conv(net.conv(net.x, 32, 3), 32, 3))
+    value = network.value()
+    return mod, value, answers(mod, value)[0]
 
 
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory):
-    """An Inception block that was tuned: its race, a value, and the virtual machine's answer."""
+    """An Inception block tuned without libraries: race, value, the virtual machine's answer."""
     mod, value = inception_block()
     database = tmp_path_factory.mktemp("prices") / "profiles.sqlite"
-    call = TuneCall(mod=mod, target=TARGET, lanes=2, database=database, options=OPTIONS)
+    call = TuneCall(mod=mod, target=TARGET, lanes=2, database=database, options=OWN_KERNELS)
     return tune_race(call), value, answers(prepare(mod, None, TARGET).module, value)[0]
 
 
@@ -42,9 +62,8 @@ def test_every_contestant_has_the_bits_of_the_virtual_machine(raced):
     models = race.models
     assert {Contestant.SEQUENTIAL, Contestant.GREEDY} <= set(models)
     for model in (*models.values(), race.kept):
-        with model.executor() as executor:
-            executor.run(x=value)
-            np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
+        assert not any(launch.call for launch in model.plan.launches)
+        np.testing.assert_array_equal(ran(model, value), answer)
 
 
 def test_the_kept_model_has_a_report_and_a_file(raced, tmp_path):
@@ -59,6 +78,40 @@ def test_the_kept_model_has_a_report_and_a_file(raced, tmp_path):
     with tvm_ios.load(tmp_path / "net.so") as executor:
         executor.run(x=value)
         np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
+
+
+def test_onednn_computes_where_it_is_faster(tmp_path):
+    mod, value, answer = two_convolutions()
+    tuned = tvm_ios.tune(
+        mod, None, TARGET, lanes=1, options=LIBRARY_LAYOUT, database=tmp_path / "db"
+    )
+    calls = [launch.operator for launch in tuned.plan.launches if launch.call is not None]
+    assert len(calls) == 2
+    assert "oneDNN" in tuned.report().as_text()
+    found = ran(tuned, value)
+    np.testing.assert_allclose(found, answer, rtol=1e-4, atol=1e-4)
+    tuned.export_library(tmp_path / "net.so")
+    with tvm_ios.load(tmp_path / "net.so") as executor:
+        executor.run(x=value)
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), found)
+
+
+def test_libraries_race_beside_tvms_kernels_in_the_layout_that_was_kept(tmp_path):
+    mod, value, answer = two_convolutions()
+    call = TuneCall(mod=mod, target=TARGET, lanes=2, database=tmp_path / "db", options=OPTIONS)
+    raced = tune_race(call)
+    for model in raced.models.values():
+        np.testing.assert_allclose(ran(model, value), answer, rtol=1e-4, atol=1e-4)
+    assert "times as fast as the layout of operator libraries" in raced.kept.report().as_text()
+
+
+def test_exact_leaves_libraries_out(tmp_path):
+    mod, value, _ = two_convolutions()
+    options = replace(OPTIONS, build=BuildOptions(exact=True))
+    tuned = tvm_ios.tune(mod, None, TARGET, lanes=1, options=options, database=tmp_path / "db")
+    assert not any(launch.call for launch in tuned.plan.launches)
+    answer = answers(prepare(mod, None, TARGET).module, value)[0]
+    np.testing.assert_array_equal(ran(tuned, value), answer)
 
 
 def test_prices_are_kept_for_equal_calls(tmp_path):

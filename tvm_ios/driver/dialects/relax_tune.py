@@ -1,4 +1,4 @@
-"""``tune`` of Relax models, on CPUs: one form of a model, with TVM's kernels."""
+"""``tune`` of Relax models, on CPUs: TVM's kernels as they are, in the fastest layout."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.compile.model_kernels import ModelKernels
-from tvm_ios.compile.relax_model import RelaxModel
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
+from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.ceiling import told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
@@ -19,14 +18,12 @@ from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
+from tvm_ios.profile.dialects.relax_layout import ModelLayouts
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
-from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
-from tvm_ios.relax.build import build
-from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
@@ -49,6 +46,8 @@ def tune_race(given: TuneCall) -> TuneRace:
     # Efficiencies that prices are predicted with are those of Relay's kernels.
     measure, search = replace(options.measure, predict=False), options.search
     target = resolve_target(given.target)
+    build = options.build
+    choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
     compile_code_ahead("llvm")
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
@@ -61,13 +60,14 @@ def tune_race(given: TuneCall) -> TuneRace:
         measure=measure,
         answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
     )
+    layouts = ModelLayouts(
+        mod=given.mod, params=given.params, target=target, libraries=choice.installed()
+    )
     with call.stage("build", call.to_prepare()):
-        prepared = prepare(given.mod, given.params, target)
-        graph = prepared.extraction.graph
+        graph = layouts.first.extraction.graph
         ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds)
-        staged = build(prepared.module, target, extraction=prepared.extraction)
-        built = RelaxModel(prepared, ModelKernels(staged))
-    answer_with(built, call)
+    laid_out = layouts.fastest(call, race_forms=build.race_forms)
+    built = laid_out.built
     with call.open() as session:
         memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
         main = schedule_build(built, session, call, search)
@@ -81,7 +81,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         options=options,
         ceiling=ceiling,
         precision=None,
-        form_notes=(),
+        form_notes=laid_out.notes,
         tuned=None,
         decided=GivenDecisions(schedules={}),
         main=main,
@@ -114,7 +114,6 @@ def _require_relax(given: TuneCall) -> None:
         f"rpc_tracker={options.device.rpc_tracker!r}": options.device.is_remote,
         f"precision={options.precision.dtype!r}": options.precision.is_low,
         f"conversion ({options.conversion.as_text()})": bool(options.conversion.changes),
-        f"libraries={options.build.named_libraries!r}": bool(options.build.named_libraries),
         "deadlines_ms": bool(options.search.deadlines_ms),
         "inputs": given.inputs is not None,
     }
