@@ -13,6 +13,7 @@ from functools import cache
 import tvm
 
 from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.runtime.libraries.known import known_libraries, require_names
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -78,6 +79,16 @@ class LibraryChoice:
             if library.target_kind == self._kind
             and (self.names is None or library.name.key in self.names)
         )
+
+    def for_schedule(self, known: InterOpSchedule | None) -> tuple[OperatorLibrary, ...]:
+        """Libraries of a known schedule, installed or not: the named ones, or those that it uses.
+
+        None for a model without a schedule, for which only named ones compute.
+        """
+        if self.names is not None:
+            return self.of_target
+        used = {row.library for row in (known and known.libraries) or () if row.operators}
+        return tuple(library for library in self.of_target if library.name.key in used)
 
     def installed(
         self, require: Callable[[OperatorLibrary], OperatorLibrary] = _here

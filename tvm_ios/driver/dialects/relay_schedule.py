@@ -53,10 +53,7 @@ def compile_model(
     known = read_schedule(mod) if is_partitioned(mod) else schedule
     if build.exact:
         _refuse_merges(known)
-    libraries = choice.of_target
-    if choice.names is None:
-        named = {row.library for row in (known and known.libraries) or () if row.operators}
-        libraries = tuple(each for each in libraries if each.name.key in named)
+    libraries = choice.for_schedule(known)
     rest, parts = taken_rest(mod, options), parts_of(mod)
     conversion = options.conversion
     if is_partitioned(mod):
