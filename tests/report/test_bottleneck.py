@@ -100,3 +100,17 @@ def test_without_a_traced_run_there_is_no_line():
     untraced = replace(told.evidence, traced=TracedRuns())
     assert bottleneck(replace(told, evidence=untraced)) == ""
     assert bottleneck(replace(told, evidence=None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "noun"),
+    [
+        ("conv2d_add_relu", "convolutions"),
+        ("conv2d_transpose_add", "transposed convolutions"),
+        ("matmul_add_gelu", "products"),
+        ("convert", "convert operators"),
+        ("add_relu", "add_relu operators"),
+    ],
+)
+def test_a_kernel_of_several_operators_is_of_the_kind_of_its_first(kind, noun):
+    assert [each.noun for each in kind_times(story((kind, 1_000, 1)))] == [noun]

@@ -24,7 +24,7 @@ from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
 
-__all__ = ["PreparedModule", "prepare"]
+__all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "prepare"]
 
 WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
 """Layouts of images that models may be brought into, each with the layout of weights beside it."""

@@ -92,7 +92,7 @@ def kind_times(story: ModelStory) -> tuple[KindTime, ...]:
         index = first_of.get(event.operator)
         kind = "other" if index is None else operators[index].kind
         key = (
-            _NOUNS.get(kind, f"{kind} operators"),
+            _noun(kind),
             "" if index is None else library_of.get(index, ""),
         )
         took = event.end_ns - event.start_ns
@@ -111,6 +111,12 @@ def bottleneck(story: ModelStory) -> str:
     share = first.busy_ns / max(1, sum(each.busy_ns for each in times))
     part = f"{first.noun} take {share:.0%} of the time of all launches"
     return f"{part} ({first.launches} of {launches}): {first.advice}"
+
+
+def _noun(kind: str) -> str:
+    """Plural noun of a kind; kernels of Relax, which name all they compute, are of the first."""
+    known = [each for each in _NOUNS if f"{kind}_".startswith(f"{each}_")]
+    return _NOUNS[max(known, key=len)] if known else f"{kind} operators"
 
 
 def _title(key: str) -> str:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tvm_ios
 from tests.relax.networks import TARGET, answers, inception_block
+from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.core.conversion import Conversion
+from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.driver.build_options import BuildOptions
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relax.prepare import prepare
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule
 
 
@@ -34,15 +39,35 @@ def test_a_known_schedule(block):
         tvm_ios.compile_schedule(model.module, target=TARGET, schedule=schedule)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (TuneOptions(build=BuildOptions(libraries=("onednn",))), "by TVM alone"),
-        (TuneOptions(conversion=Conversion(mixed_precision=True)), "compiled as they are"),
-    ],
-)
-def test_what_relax_has_not_is_refused(block, options, message):
-    with pytest.raises(OptionError, match=message):
+@pytest.mark.parametrize("libraries", [None, ()])
+def test_a_schedule_of_another_layout_with_calls(block, libraries):
+    mod, value, _, answer = block
+    found = build_relax(mod, None, TARGET, libraries=(OnednnLibrary(),))
+    operators = enumerate(found.graph.operators)
+    convolutions = tuple(index for index, each in operators if each.kind.startswith("conv2d"))
+    rows = (LibraryOperators("onednn", convolutions[:2]),)
+    schedule = replace(greedy_schedule(found.graph), libraries=rows)
+    options = TuneOptions(build=BuildOptions(libraries=libraries))
+    for given in ({"schedule": schedule}, {}):
+        model = found.lower(schedule, lanes=2).module if not given else mod
+        model = tvm_ios.compile_schedule(model, target=TARGET, options=options, lanes=2, **given)
+        calls = [launch for launch in model.plan.launches if launch.call is not None]
+        assert len(calls) == (2 if libraries is None else 0)
+        with model.executor() as executor:
+            executor.run(x=value)
+            found_value = executor.get_output(0).numpy()
+        np.testing.assert_allclose(found_value, answer, rtol=1e-4, atol=1e-4)
+
+
+def test_a_named_library_computes_all_that_it_can(block):
+    options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
+    model = tvm_ios.compile_schedule(block[0], target=TARGET, options=options)
+    assert sum(launch.call is not None for launch in model.plan.launches) >= 7
+
+
+def test_a_conversion_is_refused(block):
+    options = TuneOptions(conversion=Conversion(mixed_precision=True))
+    with pytest.raises(OptionError, match="compiled as they are"):
         tvm_ios.compile_schedule(block[0], target=TARGET, options=options)
 
 

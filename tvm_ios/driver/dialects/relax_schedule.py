@@ -10,9 +10,12 @@ import tvm
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.stage_ir import is_partitioned
+from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
+from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
+from tvm_ios.relax.target import resolve_target
 
 __all__ = ["compile_model"]
 
@@ -26,15 +29,24 @@ def compile_model(
     options: TuneOptions,
 ) -> CompiledModel:
     """Compiled model; arguments are those of ``compile_schedule``."""
-    named = options.build.named_libraries or (schedule and schedule.libraries)
-    if options.conversion.changes or named:
-        what = f"libraries {named}" if named else options.conversion.as_text()
+    build, chosen = options.build, resolve_target(target)
+    if options.conversion.changes:
         raise OptionError(
-            f"{what}: models of Relax are compiled as they are, by TVM alone; leave that out"
+            f"{options.conversion.as_text()}: models of Relax are compiled as they are; leave that "
+            "out"
         )
-    if schedule is not None and is_partitioned(mod):
+    choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
+    partitioned = isinstance(mod, tvm.IRModule) and is_partitioned(mod)
+    if schedule is not None and partitioned:
         raise OptionError(
             "the module is partitioned already, so it has a schedule; "
             "pass either the original module or no schedule"
         )
-    return build_relax(mod, params, target).lower(schedule, lanes=lanes)
+    libraries = choice.for_schedule(read_schedule(mod) if partitioned else schedule)
+    if schedule is not None:
+        for layout in (None, *WEIGHT_LAYOUTS):
+            prepared = prepare(mod, params, chosen, image_layout=layout)
+            if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
+                mod, params = prepared.module, None
+                break
+    return build_relax(mod, params, chosen, libraries=libraries).lower(schedule, lanes=lanes)
