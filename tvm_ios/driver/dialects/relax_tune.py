@@ -13,12 +13,12 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.ceiling import told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
+from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
-from tvm_ios.profile.dialects.relax_layout import ModelLayouts
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race

@@ -7,9 +7,9 @@ from tvm import relax
 
 from tests.relax.networks import TARGET, Network
 from tvm_ios.cost.known_choices import BuildChoice
+from tvm_ios.driver.dialects import relax_layout
+from tvm_ios.driver.dialects.relax_layout import LIKED, OWN, ModelLayouts
 from tvm_ios.errors import ModelError, OutOfTimeError
-from tvm_ios.profile.dialects import relax_layout
-from tvm_ios.profile.dialects.relax_layout import LIKED, OWN, ModelLayouts
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.target import resolve_target
