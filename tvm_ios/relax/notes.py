@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.errors import ModelError
@@ -90,6 +90,7 @@ def legalize_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> 
     del context
     notes: dict[str, FusedFunction] = {}
     rules = {f"relax.{name}": _noting(name, notes) for name in NOTED}
+    rules["relax.take"] = _take_within
     return _with_notes(relax.transform.LegalizeOps(rules)(module), notes)
 
 
@@ -112,6 +113,12 @@ def _with_notes(module: tvm.IRModule, notes: Mapping[str, FusedFunction | None])
         if note is not None and isinstance(function, tvm.tirx.PrimFunc):
             module.update_func(variable, function.with_attr(COMPUTES, _to_json(note)))
     return module
+
+
+def _take_within(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's own rule for ``take``, which never reads outside: prices come from made-up indices."""
+    mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
+    return builder.call_te(topi.take, *call.args, call.attrs.axis, mode=mode)
 
 
 def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:

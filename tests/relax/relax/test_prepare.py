@@ -114,3 +114,15 @@ def test_norms_that_tvm_would_fold_wrongly_stay(without):
     (answer,) = answers(prepare(mod, None, TARGET).module, network.value())
     (expected,) = answers(mod, network.value())
     np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_indices_outside_are_clipped_since_prices_come_from_made_up_ones():
+    network = Network(6, 3)
+    indices = relax.const(np.array([0, 5, 2**30, -(2**30)], "int64"))
+
+    def body(net):
+        return net.emit(relax.op.take(net.x, indices, axis=0))
+
+    value = network.value()
+    (found,) = answers(prepare(network.build(body), None, TARGET).module, value)
+    np.testing.assert_array_equal(found, value[[0, 5, 5, 0]])
