@@ -15,7 +15,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
-from tvm_ios.profile import measuring_call
+from tvm_ios.profile.dialects import relay
 from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR, REMOTE_LANES
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
@@ -95,7 +95,7 @@ def test_every_device_is_one(device: MeasuringDevice) -> None:
 def test_prices_of_a_device_are_kept_under_what_made_them(
     device: MeasuringDevice, name: str, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring_call, "compilers", lambda: ("0.17.0", "abc", "17.0.6"))
+    monkeypatch.setattr(relay, "compilers_here", lambda: ("0.17.0", "abc", "17.0.6"))
     target = tvm.target.Target("llvm -mcpu=skylake-avx512")
     assert profile_context(target, 2, device) == ProfileContext(
         device=name,
