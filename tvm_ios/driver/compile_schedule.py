@@ -11,7 +11,7 @@ import tvm
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, require_options
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["compile_schedule"]
@@ -60,8 +60,7 @@ def compile_schedule(
     """
     require_options(options)
     # Each room imports a dialect that only one TVM has.
-    name = "relax" if IS_FFI else "relay"
-    dialect = import_module(f"tvm_ios.driver.dialects.{name}_schedule")
+    dialect = import_module(f"tvm_ios.driver.dialects.{DIALECT}_schedule")
     with exact_bits(options.build.exact):
         model: CompiledModel = dialect.compile_model(mod, params, target, schedule, lanes, options)
     return model

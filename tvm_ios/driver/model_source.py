@@ -15,7 +15,7 @@ from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.onnx.rest import REFUSE
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["ModelSource", "from_onnx"]
 
@@ -133,4 +133,4 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest
 def _dialect() -> Any:
     """Importers of the dialect of this process's TVM."""
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{'relax' if IS_FFI else 'relay'}_models")
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")

@@ -24,7 +24,7 @@ from tvm_ios.driver.several import are_several, joined
 from tvm_ios.driver.tune_steps import TuneRace
 from tvm_ios.errors import OptionError
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -211,4 +211,4 @@ def tune_race(given: TuneCall) -> TuneRace:
 def _dialect() -> Any:
     """Steps before the search, in the dialect of this process's TVM."""
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{'relax' if IS_FFI else 'relay'}_tune")
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_tune")

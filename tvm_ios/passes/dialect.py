@@ -10,7 +10,7 @@ import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["Dialect", "Prepared", "dialect_here"]
 
@@ -59,5 +59,4 @@ class Dialect(Protocol):
 
 def dialect_here() -> Dialect:
     """Dialect of the TVM in this process: Relax for 0.27, Relay for 0.11 to 0.19."""
-    name = "relax" if IS_FFI else "relay"
-    return cast("Dialect", import_module(f"tvm_ios.passes.{name}_dialect"))
+    return cast("Dialect", import_module(f"tvm_ios.passes.{DIALECT}_dialect"))

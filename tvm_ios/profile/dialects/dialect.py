@@ -14,7 +14,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.plan.merge_effects import MergeEffects
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 if TYPE_CHECKING:
@@ -78,5 +78,4 @@ class Dialect(Protocol):
 
 def dialect_here() -> Dialect:
     """Dialect of the TVM in this process: Relax for 0.27, Relay for 0.11 to 0.19."""
-    name = "relax" if IS_FFI else "relay"
-    return cast("Dialect", import_module(f"tvm_ios.profile.dialects.{name}"))
+    return cast("Dialect", import_module(f"tvm_ios.profile.dialects.{DIALECT}"))

@@ -17,6 +17,7 @@ from tvm_ios.runtime.base.native_runtime import DLTensor
 __all__ = [
     "CPU_TYPE",
     "CUDA_TYPE",
+    "DIALECT",
     "IS_FFI",
     "Array",
     "data_address",
@@ -35,6 +36,8 @@ __all__ = [
 
 IS_FFI = not hasattr(tvm, "nd")
 """True for TVM 0.27."""
+DIALECT = "relax" if IS_FFI else "relay"
+"""Name of the dialect that this TVM has, and of the rooms and modules for it."""
 Array: Any = tvm.runtime.Tensor if IS_FFI else tvm.nd.NDArray
 """Class of arrays that users get."""
 CPU_TYPE = 1
