@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import tvm
-from tvm import relay, te, tir
+from tvm import relay, tir
 
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.grouped.convolution import OPERATORS, geometry_of
 from tvm_ios.relay.grouped.emission import Finish, emit
-from tvm_ios.relay.grouped.following import element_after, is_dear
+from tvm_ios.relay.grouped.following import Followed, is_dear
 from tvm_ios.relay.grouped.geometry import Geometry
-from tvm_ios.relay.row_kernels.calling_convention import as_row, lowered_kernel
-from tvm_ios.relay.row_kernels.tensors import flat_index, shape_of, tensors_of
+from tvm_ios.relay.row_kernels.calling_convention import lowered_kernel
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
 __all__ = ["grouped_kernel"]
@@ -43,29 +42,7 @@ def _loops(
     function: relay.Function, call: relay.Call, geometry: Geometry, target: tvm.target.Target
 ) -> tuple[list[tir.Buffer], tir.Stmt]:
     """Buffers of the arguments, the result last, and the statement that computes it."""
-    made = te.placeholder(call.checked_type.shape, "float32", "convolution")
-    with target:
-        inputs, result = tensors_of(function, target, {call: made})
-    if shape_of(result) != shape_of(made) or result.dtype != "float32":
-        raise UnsuitableError
-    buffers = {name: _buffer(operation.output(0), name) for operation, name in inputs.items()}
-    rows = {name: as_row(buffer) for name, buffer in buffers.items()}
-    written = _buffer(result, "result")
-    row = as_row(written)
-    total = tir.Var("total", "float32")
-    axes = [tir.Var(f"axis{number}", "int32") for number in range(len(result.shape))]
-    named = {operation: rows[name] for operation, name in inputs.items()}
-    element = element_after(made, total, named, result, axes)
-
-    def write(value: tir.PrimExpr, indices: list[tir.PrimExpr]) -> tir.Stmt:
-        at = {total: value, **dict(zip(axes, indices, strict=True))}
-        place = flat_index(shape_of(result), indices)
-        return tir.BufferStore(row, tir.stmt_functor.substitute(element, at), [place])
-
-    data, weight = (rows[argument.name_hint] for argument in call.args)
-    body = emit(geometry, data, weight, Finish(write=write, is_long=is_dear(element)))
-    return [*buffers.values(), written], body
-
-
-def _buffer(tensor: te.Tensor, name: str) -> tir.Buffer:
-    return tir.decl_buffer(shape_of(tensor), tensor.dtype, name)
+    followed = Followed.of(function, call, target)
+    data, weight = (followed.rows[argument.name_hint] for argument in call.args)
+    finish = Finish(write=followed.write, is_long=is_dear(followed.element))
+    return list(followed.buffers), emit(geometry, data, weight, finish)

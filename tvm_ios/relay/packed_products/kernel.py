@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 
 import tvm
-from tvm import relay, te, tir
+from tvm import relay, tir
 from tvm.target.codegen import target_has_features
 
 from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packing_of
-from tvm_ios.relay.grouped.following import element_after
+from tvm_ios.relay.grouped.following import Followed
 from tvm_ios.relay.packed_products.emission import Product, Tile
-from tvm_ios.relay.row_kernels.calling_convention import as_row, lowered_kernel
-from tvm_ios.relay.row_kernels.tensors import flat_index, shape_of, tensors_of
+from tvm_ios.relay.row_kernels.calling_convention import lowered_kernel
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
 __all__ = ["packed_kernel", "packed_product", "tile_for"]
@@ -58,32 +57,18 @@ def packed_product(
 def _product(
     function: relay.Function, call: relay.Call, target: tvm.target.Target
 ) -> tuple[list[tir.Buffer], Product]:
-    made = te.placeholder(call.checked_type.shape, "float32", "product")
-    with target:
-        inputs, result = tensors_of(function, target, {call: made})
-    if shape_of(result) != shape_of(made) or result.dtype != "float32":
-        raise UnsuitableError
-    buffers = {name: _buffer(operation.output(0), name) for operation, name in inputs.items()}
-    rows = {name: as_row(buffer) for name, buffer in buffers.items()}
-    written = _buffer(result, "result")
-    total = tir.Var("total", "float32")
-    axes = [tir.Var(f"axis{number}", "int32") for number in range(len(result.shape))]
-    named = {operation: rows[name] for operation, name in inputs.items()}
-    element = element_after(made, total, named, result, axes)
+    followed = Followed.of(function, call, target)
     *above, inputs_of_row = (int(extent) for extent in call.args[0].checked_type.shape)
     count, packing = math.prod(above), packing_of(call.attrs)
-    written_row = as_row(written)
 
     def write(value: tir.PrimExpr, row: tir.PrimExpr, column: tir.PrimExpr) -> tir.Stmt:
         indices = [column]
         for extent in reversed(above):
             indices.insert(0, tir.indexmod(row, extent))
             row = tir.indexdiv(row, extent)
-        at = {total: value, **dict(zip(axes, indices, strict=True))}
-        place = flat_index(shape_of(result), indices)
-        return tir.BufferStore(written_row, tir.stmt_functor.substitute(element, at), [place])
+        return followed.write(value, indices)
 
-    data, weight, scales, *zeros = (rows[argument.name_hint] for argument in call.args)
+    data, weight, scales, *zeros = (followed.rows[argument.name_hint] for argument in call.args)
     product = Product(
         rows=count,
         inputs=inputs_of_row,
@@ -95,8 +80,4 @@ def _product(
         zeros=zeros[0] if zeros else None,
         write=write,
     )
-    return [*buffers.values(), written], product
-
-
-def _buffer(tensor: te.Tensor, name: str) -> tir.Buffer:
-    return tir.decl_buffer(shape_of(tensor), tensor.dtype, name)
+    return list(followed.buffers), product
