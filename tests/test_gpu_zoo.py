@@ -73,9 +73,7 @@ with tvm_ios.load(path, tvm.cuda(0)) as module:
 @pytest.mark.parametrize(
     "name",
     [
-        name
-        if name in ("randwire_small", "quantised")
-        else pytest.param(name, marks=pytest.mark.full)
+        name if name == "quantised" else pytest.param(name, marks=pytest.mark.full)
         for name in (*MODEL_NAMES, "quantised")
     ],
 )

@@ -137,6 +137,7 @@ def cudnn(script, tmp_path):
     script.environment["PYTHONPATH"] = str(tmp_path / "wheel")
 
 
+@pytest.mark.full
 @pytest.mark.slow(60)
 @pytest.mark.usefixtures("cudnn")
 def test_a_call_that_was_killed_or_ran_out_of_time_is_taken_up_again(script, tmp_path):

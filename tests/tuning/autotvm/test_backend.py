@@ -192,7 +192,7 @@ def test_a_log_of_stock_tvm_is_continued(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tuner", ["random", "xgb"])
+@pytest.mark.parametrize("tuner", ["random", pytest.param("xgb", marks=pytest.mark.full)])
 def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
     log = tmp_path / "whole.log"
     for trials in (2, 4):
