@@ -13,7 +13,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.host import default_lanes
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrice, OperatorPrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 
 __all__ = [
     "LANES",
@@ -40,8 +40,8 @@ def convolutions(graph: OperatorGraph) -> list[int]:
 
 @contextmanager
 def stage_runner(
-    built: Any, kind: type[RelayStageRunner] = RelayStageRunner, **options: Any
-) -> Iterator[RelayStageRunner]:
+    built: Any, kind: type[StageKernels] = StageKernels, **options: Any
+) -> Iterator[StageKernels]:
     """Runner of a build's stages on this CPU."""
     with LocalCpu().open() as session, kind(built, session=session, **options) as runner:
         yield runner

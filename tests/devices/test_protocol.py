@@ -10,12 +10,12 @@ import tvm
 
 from tests.devices.conftest import H100
 from tests.source_tree import tree_of
+from tvm_ios.compile.dialects import relay
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice
 from tvm_ios.devices.remote import RemoteDevice
 from tvm_ios.host import processor_name
-from tvm_ios.profile.dialects import relay
 from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.runtime.base.native_runtime import LANE_EXECUTOR, REMOTE_LANES
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE

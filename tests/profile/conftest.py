@@ -14,7 +14,7 @@ from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 
 
 @pytest.fixture(scope="session")
@@ -23,13 +23,13 @@ def branching_built(branching) -> BuiltModel:
 
 
 @pytest.fixture(scope="module")
-def runner(branching_built: BuiltModel) -> Iterator[RelayStageRunner]:
+def runner(branching_built: BuiltModel) -> Iterator[StageKernels]:
     with stage_runner(branching_built, lanes=LANES) as runner:
         yield runner
 
 
 @pytest.fixture
-def kernels(runner: RelayStageRunner) -> MeasuredKernels:
+def kernels(runner: StageKernels) -> MeasuredKernels:
     return MeasuredKernels(runner, options=MEASURE)
 
 

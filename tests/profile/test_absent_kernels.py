@@ -26,7 +26,7 @@ from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import prepare
@@ -252,8 +252,8 @@ def test_operators_without_kernels_have_prices_of_the_library_alone(network):
     merge = Stage(tuple((each,) for each in members), Strategy.MERGE)
     with (
         LocalCpu().open() as session,
-        RelayStageRunner(network.lazy, lanes=LANES, session=session) as runner,
-        RelayStageRunner(network.whole, lanes=LANES, session=session) as all_kernels,
+        StageKernels(network.lazy, lanes=LANES, session=session) as runner,
+        StageKernels(network.whole, lanes=LANES, session=session) as all_kernels,
     ):
         kernels = MeasuredKernels(runner, options=MEASURE)
         assert kernels.identity != MeasuredKernels(all_kernels, options=MEASURE).identity

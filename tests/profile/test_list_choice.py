@@ -14,7 +14,7 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import list_choice
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
@@ -46,7 +46,7 @@ def test_a_list_is_made_of_known_prices_and_splits_what_it_likes(kernels: Measur
 
 @pytest.mark.skipif(LANES < 2, reason="one core: a list has one lane")
 def test_of_a_few_lists_the_fastest_is_kept(
-    runner: RelayStageRunner, tmp_path: Path, monkeypatch
+    runner: StageKernels, tmp_path: Path, monkeypatch
 ) -> None:
     database = open_database(tmp_path / "prices.sqlite")
     kernels = MeasuredKernels(runner, options=MEASURE, database=database)

@@ -29,7 +29,7 @@ from tvm_ios.profile.kernel_variant import (
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorPrices
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.search.baselines import sequential_schedule
 
 LIBRARY = "onednn"
@@ -91,7 +91,7 @@ class Machine:
         return measure_operators(SimpleNamespace(runner=self, graph=self.graph, measured=measured))
 
 
-def test_equal_kernels_have_equal_identities(runner: RelayStageRunner) -> None:
+def test_equal_kernels_have_equal_identities(runner: StageKernels) -> None:
     graph = runner.graphs[TVM]
     left, middle, right = (graph.operators[index] for index in convolutions(graph))
     assert left.workload == right.workload != middle.workload
@@ -101,7 +101,7 @@ def test_equal_kernels_have_equal_identities(runner: RelayStageRunner) -> None:
 
 
 def test_prices_are_kept_in_the_database(
-    runner: RelayStageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: StageKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy moment would leave other operators unsplit, which are other stages to price.
     monkeypatch.setattr(runner, "ping_pong_ns", lambda: 50.0)
@@ -123,7 +123,7 @@ def test_prices_are_kept_in_the_database(
 
 
 def test_an_interrupt_saves_prices_and_says_how_to_go_on(
-    runner: RelayStageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: StageKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = open_database(tmp_path / "prices.sqlite")
     kernels = MeasuredKernels(runner, database=database, options=MEASURE)

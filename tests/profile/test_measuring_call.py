@@ -10,6 +10,7 @@ import pytest
 
 from tests.pricing import LANES, MEASURE
 from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.dialects import relay
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.local import LocalCpu
@@ -17,12 +18,11 @@ from tvm_ios.errors import DatabaseError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile.dialects import relay
 from tvm_ios.profile.last_race import Racer, run_last_race
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall, profile_context
 from tvm_ios.profile.race import race
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.stage_gate import StageNeed
@@ -58,7 +58,7 @@ def test_pricing_and_races_of_a_call_wait_once(
     assert call.patience.spent_ns == 0
     with (
         call.open() as session,
-        RelayStageRunner(branching_built, lanes=LANES, session=session) as runner,
+        StageKernels(branching_built, lanes=LANES, session=session) as runner,
     ):
         measure_operators(MeasuredKernels(runner, options=measure))
     spent_ns = call.patience.spent_ns

@@ -21,11 +21,11 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
 from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.models import squeezenet
-from tvm_ios.profile.dialects.relay import could_be_whole, effects_of
 from tvm_ios.profile.kernel_variant import KernelVariant, with_slices, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
+from tvm_ios.profile.merge_prices import could_be_whole, effects_of
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.search.baselines import sequential_schedule
 
 CONVOLUTIONS = "abcd"
@@ -184,7 +184,7 @@ def kernel_ns(name: str) -> int:
     return 5000 if "conv2d" in name else 1000
 
 
-class CountedRunner(RelayStageRunner):
+class CountedRunner(StageKernels):
     """Prepares stages as ever, but their time is what is launched in them."""
 
     def prepare(self, graph, stage):

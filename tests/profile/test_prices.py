@@ -15,7 +15,7 @@ from tvm_ios.profile.kernel_variant import unsplit, with_slices
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import LONG_NS, TVM
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
@@ -174,7 +174,7 @@ def test_known_prices_of_a_schedule_are_told_and_nothing_is_measured(prices: Sta
 
 
 @pytest.mark.skipif(LANES < 2, reason="needs two cores: with one lane nobody helps")
-def test_an_unsplit_operator_runs_on_one_lane(runner: RelayStageRunner) -> None:
+def test_an_unsplit_operator_runs_on_one_lane(runner: StageKernels) -> None:
     graph = runner.graphs[TVM]
     index = convolutions(graph)[1]
     marked = unsplit(graph, [index])

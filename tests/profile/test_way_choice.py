@@ -32,7 +32,7 @@ from tvm_ios.profile.operator_prices import (
 )
 from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import (
     LEAST_ROUNDS,
     LONG_OPERATOR_NS,
@@ -114,9 +114,7 @@ def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) 
 
 
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
-def test_ways_that_were_settled_are_not_timed_again(
-    runner: RelayStageRunner, tmp_path: Path
-) -> None:
+def test_ways_that_were_settled_are_not_timed_again(runner: StageKernels, tmp_path: Path) -> None:
     database = ProfileDatabase(tmp_path / "prices.sqlite")
     kernels = MeasuredKernels(runner, database=database, options=MEASURE)
     settled = plain_choice(kernels.graph, unsplit=(1,))
@@ -128,7 +126,7 @@ def test_ways_that_were_settled_are_not_timed_again(
 
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
 def test_lanes_are_those_of_the_usual_mode_in_the_slow_one(
-    runner: RelayStageRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: StageKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slow mode passes, and the file stays."""
     half = PricePredictor(speeds=CPU.speeds, lanes=2, efficiencies=Efficiencies([]))
@@ -261,7 +259,7 @@ def test_rounds_in_the_network_end_when_they_have_taken_long_enough() -> None:
 
 
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
-def test_networks_are_compiled_as_chosen(runner: RelayStageRunner) -> None:
+def test_networks_are_compiled_as_chosen(runner: StageKernels) -> None:
     graph = runner.built.graph
     for unsplit in ((), range(len(graph))):
         launches = with_choice(runner, plain_choice(graph, unsplit=unsplit)).plan.launches
@@ -276,7 +274,7 @@ def test_every_operator_has_a_way_from_real_traces(kernels: MeasuredKernels) -> 
     assert set(choice.unsplit) <= set(by_price.short)
 
 
-def test_a_device_that_tells_no_times_leaves_it_to_prices(runner: RelayStageRunner) -> None:
+def test_a_device_that_tells_no_times_leaves_it_to_prices(runner: StageKernels) -> None:
     def silent(model):
         executor = model.executor()
         executor.trace = lambda _runs: []

@@ -14,7 +14,8 @@ import tvm
 from tvm import relax
 
 from tests.relax.networks import TARGET, answers, random_network
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.relax.stage_ir import read_schedule
@@ -67,9 +68,9 @@ def read_again(module: tvm.IRModule, *, as_script: bool) -> tvm.IRModule:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_schedule_has_the_bits_of_the_virtual_machine(seed):
     mod, value = random_network(seed)
-    model = build_relax(mod, None, TARGET)
+    model = build_model(mod, None, TARGET)
     schedule = schedule_of(model.graph, seed)
-    compiled = model.lower(schedule, lanes=LANES)
+    compiled = lower_schedule(model, schedule, lanes=LANES)
     partitioned = compiled.module
     relax.analysis.check_well_formed(partitioned)
     assert read_schedule(read_again(partitioned, as_script=seed < FEW)) == schedule

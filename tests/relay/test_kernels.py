@@ -164,7 +164,6 @@ def test_values_are_right_with_lanes_that_do_not_fill_vectors():
     staged = build(prepare(module, None, TARGET).module, TARGET)
     (found,) = stock_outputs(staged.factory, x=values)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    assert not staged.exact
 
 
 def convolved(x, channels=16, groups=1, layout="NCHW", kernel=3):

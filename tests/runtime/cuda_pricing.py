@@ -30,7 +30,7 @@ def priced(network_name, database_folder):
     from tvm_ios.devices.targets import local_device
     from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
     from tvm_ios.profile.prices import StagePrices
-    from tvm_ios.profile.stage_kernels import RelayStageRunner
+    from tvm_ios.profile.stage_kernels import StageKernels
     from tvm_ios.runtime.base import loaded_plan
     from tvm_ios.search.baselines import greedy_schedule
 
@@ -43,7 +43,7 @@ def priced(network_name, database_folder):
     rows, merged = [], []
     with (
         local_device(built.prepared.target).open() as session,
-        RelayStageRunner(built, lanes=4, session=session) as runner,
+        StageKernels(built, lanes=4, session=session) as runner,
     ):
         kernels = MeasuredKernels(runner, database=database, options=_quick())
         prices = StagePrices(kernels, measure_operators(kernels).choice())

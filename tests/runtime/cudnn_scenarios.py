@@ -324,7 +324,7 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.devices.targets import local_device
     from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
     from tvm_ios.profile.prices import StagePrices
-    from tvm_ios.profile.stage_kernels import RelayStageRunner
+    from tvm_ios.profile.stage_kernels import StageKernels
     from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
     from tvm_ios.search.baselines import sequential_schedule
 
@@ -336,7 +336,7 @@ def cudnn_merged(network_name, database_folder):
         database = ProfileDatabase(f"{database_folder}/prices.sqlite")
         with (
             local_device(ours.prepared.target).open() as session,
-            RelayStageRunner(ours, lanes=2, session=session, database=database) as runner,
+            StageKernels(ours, lanes=2, session=session, database=database) as runner,
         ):
             kernels = MeasuredKernels(runner, database=database, options=quick())
             prices = StagePrices(kernels, measure_operators(kernels).choice())

@@ -9,19 +9,16 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.chosen_calls import with_chosen_calls
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.model_kernels import ModelKernels
 from tvm_ios.compile.plan_of import plan_of, widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
-from tvm_ios.devices.targets import require_known_target
-from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_for
-from tvm_ios.relay import build, read_schedule, rewrite_extraction
-from tvm_ios.relay.inputs import check_parameters, resolve_target
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.exact_bits import exact_bits
 
@@ -32,30 +29,26 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     """Compiled model of a schedule on a built model's kernels; merge stages are compiled anew.
 
     So are absent kernels, where the schedule has TVM compute their operators.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is for another graph, breaks a rule, or uses an operator library that does
+        not compute for this target.
     """
+    kernels, rewritten = built.kernels, dialect_here().rewrite_extraction
     verify_schedule(schedule, built.graph)
     schedule = replace(schedule, form=built.form, low=built.prepared.low)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
-    partition = cache(partial(rewrite_extraction, built.extraction, schedule))
-    kernels = built.kernels
+    partition = cache(partial(rewritten, built.extraction, schedule))
     placements: Sequence[Placement]
     if any(stage.is_merge for stage in schedule.stages):
-        # A race may compile its contestants long after the call that asked for exact bits.
-        with cached_libinfo(), exact_bits(kernels.staged.exact):
-            kernels = ModelKernels(
-                build(
-                    partition(),
-                    built.prepared.target,
-                    built.prepared.params,
-                    known=kernels.staged.lowered,
-                    absent=kernels.staged.absent,
-                )
-            )
+        kernels = _with_merged(built, partition())
         placements = kernels.staged.placements
     else:
         placements = placements_for(built.extraction, schedule)
     placements = with_chosen_calls(kernels.staged, placements, schedule, built.libraries)
-    if not kernels.staged.can_run(placements):
+    if any(placements[number].call is None for number in kernels.staged.absent_nodes):
         return lower_schedule(built.whole, schedule, lanes=lanes)
     return CompiledModel(
         partition=partition,
@@ -79,17 +72,23 @@ def lower_partitioned(
 
     Where ``lanes`` are omitted, as many as the widest stage has groups, or a list has lanes.
     """
-    chosen = resolve_target(target if target is not None else host_target())
-    require_known_target(chosen)
-    arrays = check_parameters(module["main"], params)
-    schedule = read_schedule(module)
-    with cached_libinfo():
-        staged = build(module, chosen, arrays)
+    dialect = dialect_here()
+    built = build_prepared(dialect.partitioned(module, params, target))
+    schedule, staged = dialect.read_schedule(module), built.kernels.staged
     placements = with_chosen_calls(staged, staged.placements, schedule, libraries)
     return CompiledModel(
         partition=lambda: module,
-        graph=staged.extraction.graph,
+        graph=built.graph,
         schedule=schedule,
         plan=plan_of(staged, placements, lanes or widest_stage(schedule)),
-        kernels=ModelKernels(staged),
+        kernels=built.kernels,
     )
+
+
+def _with_merged(built: BuiltModel, partitioned: tvm.IRModule) -> ModelKernels[Any]:
+    """Kernels of a partitioned module with merge stages, absent ones as in the build."""
+    known = built.kernels.staged
+    prepared = replace(built.prepared, module=partitioned)
+    # A race may compile its contestants long after the call that asked for exact bits.
+    with exact_bits(built.exact):
+        return ModelKernels(dialect_here().build(prepared, like=known, absent=known.absent))

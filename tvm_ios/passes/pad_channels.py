@@ -14,7 +14,7 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.passes.dialect import dialect_here
+from tvm_ios.compile.dialects.dialect import dialect_here
 
 __all__ = ["PadChannels"]
 

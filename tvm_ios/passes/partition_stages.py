@@ -11,9 +11,9 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
-from tvm_ios.passes.dialect import dialect_here
 
 __all__ = ["PartitionStages"]
 
@@ -47,4 +47,6 @@ class PartitionStages:
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""
         dialect = dialect_here()
-        return mod if dialect.is_partitioned(mod) else dialect.rewrite(mod, self.schedule)
+        if dialect.is_partitioned(mod):
+            return mod
+        return dialect.rewrite_extraction(dialect.extract(mod), self.schedule)

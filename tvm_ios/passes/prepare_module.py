@@ -12,9 +12,9 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import OptionError
-from tvm_ios.passes.dialect import dialect_here
 from tvm_ios.support.exact_bits import exact_bits
 
 __all__ = ["PrepareModule"]

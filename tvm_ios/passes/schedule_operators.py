@@ -14,6 +14,7 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.dialects.dialect import Prepared, dialect_here
 from tvm_ios.compile.plan_of import hand_over_of
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
@@ -23,7 +24,6 @@ from tvm_ios.devices.gpu import DEFAULT_STREAMS
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.targets import lanes_for_target
 from tvm_ios.errors import OptionError
-from tvm_ios.passes.dialect import Prepared, dialect_here
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
@@ -102,7 +102,7 @@ class ScheduleOperators:
             prepared = dialect.prepare_unless_done(mod, self.params, self.target)
             if prepared is None or not len(prepared.extraction.graph):
                 return mod
-            return dialect.rewrite(prepared.module, self.schedule(prepared))
+            return dialect.rewrite_extraction(prepared.extraction, self.schedule(prepared))
 
     def schedule(self, prepared: Prepared) -> InterOpSchedule:
         """Schedule that the options ask for."""

@@ -32,7 +32,7 @@ from tvm_ios.profile.build_candidates import (
 from tvm_ios.profile.measured_kernels import LONG_FLOPS, MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for, race
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule, prepare, with_low_precision
@@ -85,7 +85,7 @@ def without_search(
     if not built.libraries:
         return orders
     database = call.database
-    with RelayStageRunner(built, lanes=call.lanes, session=session, database=database) as runner:
+    with StageKernels(built, lanes=call.lanes, session=session, database=database) as runner:
         kernels = MeasuredKernels(
             runner, database=database, options=call.measure, budget=call.budget
         )

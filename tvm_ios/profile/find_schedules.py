@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.plan_of import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.cost.measured import MeasureCounters
@@ -18,7 +19,6 @@ from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.plan.parts.deadlines import due_operators
-from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.profile.in_time.search_plan import set_aside_for_end, unsearched
 from tvm_ios.profile.in_time.time_plan import LISTS_S
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
@@ -27,6 +27,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, race_s
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices, with_choice
 from tvm_ios.report.slow_products import slow_products
 from tvm_ios.report.tune_report import Contestant
@@ -58,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 class ScheduledBuild:
     """A build with its schedules, and the prices that they were found with."""
 
-    built: Built
+    built: BuiltModel
     """Build that the schedules are for."""
     prices: StagePrices | None
     """Prices of operators and stages; None where the time budget had no time for them."""
@@ -105,7 +106,7 @@ class ScheduledBuild:
 
 
 def schedule_build(
-    built: Built, session: MeasuringSession, call: MeasuringCall, search: SearchOptions
+    built: BuiltModel, session: MeasuringSession, call: MeasuringCall, search: SearchOptions
 ) -> ScheduledBuild:
     """Prices and schedules of a build within a call of ``tune``, with the records in force.
 
@@ -121,9 +122,7 @@ def schedule_build(
         # First: lanes are bound to the cores that the stage is granted.
         call.stage("search", call.to_profile) as granted,
         session.in_stage(granted.address),
-        dialect_here().stage_runner(
-            built, lanes=call.lanes, session=session, database=call.database
-        ) as runner,
+        StageKernels(built, lanes=call.lanes, session=session, database=call.database) as runner,
     ):
         kernels = MeasuredKernels(
             runner, database=call.database, options=call.measure, budget=call.budget
@@ -154,7 +153,7 @@ def schedule_build(
 
 
 def _unpriced(
-    built: Built, call: MeasuringCall, counters: MeasureCounters | None = None
+    built: BuiltModel, call: MeasuringCall, counters: MeasureCounters | None = None
 ) -> ScheduledBuild:
     """Sequential order of a build without prices, as the first answer of the call has it."""
     call.budget.cut("operators were not priced, and no other order was tried")

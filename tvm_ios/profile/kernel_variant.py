@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.devices.traits import Rates
-from tvm_ios.profile.dialects.dialect import Built
 from tvm_ios.profile.operator_prices import TVM
 
 __all__ = [
@@ -93,7 +93,7 @@ def with_variants(graph: OperatorGraph, variants: Sequence[KernelVariant]) -> Va
 
 
 def with_kernel_identity(
-    built: Built, needs_no_kernel: Callable[[int], bool], rates: Rates
+    built: BuiltModel, needs_no_kernel: Callable[[int], bool], rates: Rates
 ) -> VariantGraph:
     """Graph of a built model, with the code of each kernel; ``needs_no_kernel`` tells views.
 

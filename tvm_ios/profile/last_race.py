@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database_use import Remembered
@@ -26,7 +28,6 @@ from tvm_ios.measure.deadlines import PartDeadline
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.profile.deadlines import choose_in_time, measured_deadlines
-from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.in_time.time_plan import fitting
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -64,7 +65,7 @@ class Racer:
     With another schedule it is another one: ``replace(racer, schedule=…, prices_ns=())``.
     """
 
-    built: Built
+    built: BuiltModel
     schedule: InterOpSchedule
     records: str
     """Digest of the tuning records it is compiled under, for kernels of merged stages."""

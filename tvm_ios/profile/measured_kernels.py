@@ -18,11 +18,11 @@ from tvm_ios.cost.efficiencies import Efficiencies
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.measured import MeasureCounters, MeasuredStages, MeasureOptions
 from tvm_ios.measure.sampling import HOPELESS, LONG_SAMPLE_NS
-from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.kernel_variant import VariantGraph, unsplit
 from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 from tvm_ios.profile.predicted_prices import PricePredictor
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["LONG_FLOPS", "MeasuredKernels", "measure_operators"]

@@ -12,6 +12,7 @@ from typing import Self
 
 import tvm
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.cost.database import ProfileDatabase, open_database
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
@@ -22,7 +23,6 @@ from tvm_ios.measure.machine_mode import ModeWatch
 from tvm_ios.measure.patience import Patience
 from tvm_ios.measure.quiet_wait import wait_until_quiet
 from tvm_ios.measure.sampling import MeasureOptions
-from tvm_ios.profile.dialects.dialect import dialect_here
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed

@@ -6,20 +6,21 @@ others need no more: concatenations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import itemgetter
+from typing import Any
 
 from tvm_ios.core.schedule import Stage
 from tvm_ios.cost.measured import Way
-from tvm_ios.plan.merge_effects import MergeEffects
-from tvm_ios.profile.dialects.dialect import dialect_here
+from tvm_ios.plan.merge_effects import MergeEffects, merge_effects, stage_outputs
 from tvm_ios.profile.kernel_variant import Bytes, VariantGraph, with_slices, with_variants
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.operator_prices import TVM
 
-__all__ = ["MergePrices", "StageTerms"]
+__all__ = ["MergePrices", "StageTerms", "could_be_whole", "effects_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,8 @@ class MergePrices:
         self._kernels = kernels
         self._graphs = graphs
         self._chosen = chosen
-        self._dialect = dialect_here()
         self._staged = kernels.runner.built.kernels.staged
-        self._effects_of = cache(partial(self._dialect.effects_of, self._staged))
+        self._effects_of = cache(partial(effects_of, self._staged))
         self._sliced = cache(lambda maker, copied: with_slices(graphs[maker], copied))
 
     def terms(self, stage: Stage) -> StageTerms:
@@ -91,7 +91,7 @@ class MergePrices:
         writes may need no kernel any more.
         """
         operators = self._kernels.graph.operators
-        wholes = self._dialect.could_be_whole(self._staged.extraction, stage.operators[0])
+        wholes = could_be_whole(self._staged.extraction, stage.operators[0])
         saved_ns = sum(self._priced_ns(_singles(self._chosen, wholes)))
         flops = sum(operators[index].flops for index in stage.operators)
         return max(0, int(flops / flops_per_ns) - saved_ns)
@@ -103,7 +103,7 @@ class MergePrices:
         """
         if not stage.is_merge and len(stage.operators) > 1:
             return price_ns  # only merges are cheaper by what is around them
-        wholes = self._dialect.could_be_whole(self._staged.extraction, stage.operators[0])
+        wholes = could_be_whole(self._staged.extraction, stage.operators[0])
         saved_ns = sum(self._priced_ns(_singles(self._chosen, wholes)))
         if not stage.is_merge:
             return price_ns - saved_ns
@@ -132,6 +132,39 @@ class MergePrices:
 
     def _effects(self, stage: Stage) -> MergeEffects:
         return self._effects_of(tuple(group[0] for group in stage.groups))
+
+
+def effects_of(staged: Any, members: tuple[int, ...]) -> MergeEffects:
+    """Effects of a merge on a network without merges; members in the order of their channels.
+
+    ``staged`` is the ``StagedBuild`` of a dialect.
+    """
+    graph, extraction = staged.graph, staged.extraction
+    (output,) = graph.operators[members[0]].outputs
+    before = graph.tensors[output].shape[: extraction.patterns[members[0]].channel_axis]
+    return merge_effects(
+        graph,
+        [placement.view for placement in staged.placements],
+        stage_outputs(extraction, members),
+        contiguous=math.prod(before) == 1,
+    )
+
+
+def could_be_whole(extraction: Any, member: int) -> tuple[int, ...]:
+    """Concatenations that a merge stage with this member, or a part of one, may be."""
+
+    def operand(index: int) -> str | None:
+        convolution = extraction.graph.operators[index].convolution
+        return None if convolution is None else convolution.operand
+
+    own = operand(member)
+    if own is None:
+        return ()
+    return tuple(
+        index
+        for index, joined in enumerate(extraction.joins)
+        if joined and all(operand(other) == own for other in joined)
+    )
 
 
 def _singles(graph: VariantGraph, operators: Iterable[int]) -> tuple[Way, ...]:

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
@@ -28,7 +30,6 @@ from tvm_ios.measure.comparison import (
 )
 from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
-from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.report.labels import with_interval
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
@@ -56,7 +57,7 @@ the race is undecided."""
 
 def compiled_for(
     session: MeasuringSession,
-    built: Built,
+    built: BuiltModel,
     schedule: InterOpSchedule,
     *,
     lanes: int,
@@ -66,7 +67,7 @@ def compiled_for(
 
     They store it in the database, unless the session has one already.
     """
-    model = dialect_here().lower(built, schedule, lanes=lanes)
+    model = lower_schedule(built, schedule, lanes=lanes)
     return replace(model, plan=session.libraries(database).complete(model.plan))
 
 

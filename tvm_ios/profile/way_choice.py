@@ -19,13 +19,13 @@ from tvm_ios.cost.measured import MeasureCounters
 from tvm_ios.devices.protocol import TimedExecutor
 from tvm_ios.measure.compare import LONG_RUN_NS
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.in_time.time_plan import ways_s
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice, OperatorPrices
 from tvm_ios.profile.predicted_prices import close_calls
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import VARIANT_RACE, compiled_for, executors_of, variant_race
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = [

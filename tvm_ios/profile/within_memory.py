@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OptionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
-from tvm_ios.profile.dialects.dialect import Built
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for
@@ -40,7 +40,7 @@ class MemoryLimit:
     @classmethod
     def over(
         cls,
-        built: Built,
+        built: BuiltModel,
         limit_mb: float | None,
         session: MeasuringSession,
         call: MeasuringCall,

@@ -26,7 +26,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build"]
+__all__ = ["StagedBuild", "build", "describe", "digests"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,12 @@ class StagedBuild:
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each operator, in graph order; None of what no library could compute."""
-        return [_described(self.extraction, call) for call in self.extraction.line.calls]
+        return describe(self.extraction)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Functions whose kernels were left out, of which there are none."""
+        return frozenset()
 
     @property
     def absent_nodes(self) -> frozenset[int]:
@@ -122,6 +127,16 @@ def build(
         schedule=schedule,
         target=chosen,
     )
+
+
+def describe(extraction: Extraction) -> Sequence[FusedFunction | None]:
+    """Function of each operator; None of what no operator library could compute."""
+    return [_described(extraction, call) for call in extraction.line.calls]
+
+
+def digests(extraction: Extraction) -> Sequence[str]:
+    """Digest of each operator's function."""
+    return [operator.workload for operator in extraction.graph.operators]
 
 
 def _described(extraction: Extraction, call: ReadCall) -> FusedFunction | None:

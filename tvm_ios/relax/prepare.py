@@ -43,6 +43,8 @@ class PreparedModule:
     """Lines for the user on how the module was prepared."""
     quantised: None = None
     """Products in int8, of which there are none."""
+    low: None = None
+    """Values in bfloat16, of which there are none."""
 
     @cached_property
     def extraction(self) -> Extraction:

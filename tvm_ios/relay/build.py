@@ -31,7 +31,6 @@ from tvm_ios.relay.stage_ir import flatten, is_partitioned, read_schedule
 from tvm_ios.relay.transforms.conversion import require_float32_kernels
 from tvm_ios.relay.transforms.pipeline import only_from_fusion
 from tvm_ios.search.baselines import sequential_schedule
-from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["StagedBuild", "build", "require_match"]
 
@@ -89,16 +88,10 @@ class StagedBuild:
     extraction: Extraction
     """Operators that were compiled, merged ones included, in node order."""
     target: tvm.target.Target
-    exact: bool
-    """True if the kernels have stock TVM's bits, as those built beside them have to."""
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each ``tvm_op`` node; None of what no operator library could compute."""
         return describe_calls(self.extraction.calls)
-
-    def can_run(self, placements: Sequence[Placement]) -> bool:
-        """True if operator libraries are to make the calls of all absent kernels."""
-        return all(placements[number].call is not None for number in self.absent_nodes)
 
 
 def build(
@@ -171,7 +164,6 @@ def build(
         absent_nodes=frozenset(n for n, digest in enumerate(digests) if digest in kernels.absent),
         extraction=extraction,
         target=chosen,
-        exact=not bits_may_change(),
     )
 
 

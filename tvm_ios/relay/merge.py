@@ -17,10 +17,11 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
-from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
+from tvm_ios.core.merge_outputs import MergeOutputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.errors import ScheduleError
+from tvm_ios.plan.merge_effects import stage_outputs
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.convolution import ConvolutionPattern
@@ -32,8 +33,6 @@ __all__ = [
     "MergedKernels",
     "merge_stage_module",
     "merged_kernels",
-    "slices_are_contiguous",
-    "stage_outputs",
 ]
 
 
@@ -44,24 +43,6 @@ class MergedKernels:
     convolution: relay.Call
     slices: dict[int, relay.Call]
     """Slice of each member that needs one, by member."""
-
-
-def stage_outputs(extraction: Extraction, members: Sequence[int]) -> MergeOutputs:
-    """Tensors that a merge stage makes; members in the order of their channels."""
-    readers: list[set[int]] = [set() for _ in extraction.calls]
-    for index, operator in enumerate(extraction.graph.operators):
-        for predecessor in operator.predecessors:
-            readers[predecessor].add(index)
-    for index in extraction.outputs:
-        readers[index].add(CALLER)
-    return merge_outputs(members, extraction.joins, readers)
-
-
-def slices_are_contiguous(extraction: Extraction, member: int) -> bool:
-    """True if channels of a convolution like this one are one piece of memory."""
-    pattern = _pattern(extraction, member)
-    shape = pattern.convolution.checked_type.shape
-    return all(int(extent) == 1 for extent in shape[: pattern.channel_axis])
 
 
 def merged_kernels(

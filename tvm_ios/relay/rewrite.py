@@ -20,9 +20,10 @@ from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.core.stage_attributes import main_attributes, stage_attributes
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
+from tvm_ios.plan.merge_effects import stage_outputs
 from tvm_ios.relay.dataflow import copy_call, kernel_calls, rebuild, resolve_field
 from tvm_ios.relay.extract import Extraction, extract
-from tvm_ios.relay.merge import merged_kernels, stage_outputs
+from tvm_ios.relay.merge import merged_kernels
 from tvm_ios.relay.stage_ir import with_attributes
 
 __all__ = ["rewrite", "rewrite_extraction"]

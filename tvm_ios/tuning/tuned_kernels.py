@@ -362,7 +362,8 @@ def _in_float32(
 ) -> Extraction:
     """Operators as kernels compute them: tuners cannot compile bfloat16."""
     if untuned.prepared.low is None:
-        return untuned.extraction
+        own: Extraction = untuned.extraction
+        return own
     return prepare(mod, params, untuned.prepared.target).extraction
 
 

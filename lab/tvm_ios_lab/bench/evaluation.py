@@ -34,7 +34,7 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import Choice, choose
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
@@ -167,7 +167,7 @@ def stock_build(
 ) -> BuiltModel:
     """The network as stock TVM builds it: the chosen build, if that is the same."""
     plain = not chosen.candidate.changes and not chosen.built.prepared.sunk
-    if plain and chosen.built.kernels.staged.exact:
+    if plain and chosen.built.exact:
         return chosen.built
     with clock.phase("build for stock TVM"):
         return build_model(mod, params, target, name=name, sink=False)
@@ -199,7 +199,7 @@ def evaluate(
     plain = stock_build(chosen, mod, params, target, clock, name=name)
     with (
         call.device.open() as session,
-        RelayStageRunner(built, lanes=lanes, session=session) as runner,
+        StageKernels(built, lanes=lanes, session=session) as runner,
         clock.phase("search"),
     ):
         prices = settled_prices(MeasuredKernels(runner, database=call.database))

@@ -25,7 +25,7 @@ from tvm_ios.profile.find_schedules import find_schedules
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import choose
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.table import comparison_table
 from tvm_ios.report.tune_report import Contestant
@@ -111,7 +111,7 @@ def evaluate_tuned(
         with clock.phase(f"search {kernels}"):
             with (
                 call.device.open() as session,
-                RelayStageRunner(built, lanes=lanes, session=session) as runner,
+                StageKernels(built, lanes=lanes, session=session) as runner,
             ):
                 prices = settled_prices(MeasuredKernels(runner, database=call.database))
                 limits = {Contestant.IOS.value: SearchOptions()}

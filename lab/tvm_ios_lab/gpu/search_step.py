@@ -12,7 +12,7 @@ from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.devices.targets import local_device
 from tvm_ios.errors import HostError
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report import draw_schedule
 from tvm_ios.runtime.libraries.stage_libraries import PreparedStage
@@ -32,7 +32,7 @@ _LONGEST_S = 240.0
 _QUICK = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.02)
 
 
-class _TimedStageRunner(RelayStageRunner):
+class _TimedStageRunner(StageKernels):
     """Adds up what the GPU was busy for."""
 
     busy_ns = 0

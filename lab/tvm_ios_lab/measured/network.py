@@ -23,7 +23,7 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for, race
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -142,7 +142,7 @@ def priced_network(
     built = replace(built, libraries=libraries)
     with (
         call.device.open() as session,
-        RelayStageRunner(built, lanes=run.lanes, session=session) as runner,
+        StageKernels(built, lanes=run.lanes, session=session) as runner,
     ):
         kernels = MeasuredKernels(runner, database=call.database)
         yield PricedNetwork(built=built, kernels=kernels, call=call)

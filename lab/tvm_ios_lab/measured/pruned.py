@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_ios.profile.dialects.stage_kernels import StageKernels
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.prices import StagePrices
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions

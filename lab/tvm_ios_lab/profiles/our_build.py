@@ -15,7 +15,7 @@ from tvm_ios.cost.database import open_database
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.models import by_name
 from tvm_ios.profile.measured_kernels import MeasuredKernels
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.profile.way_choice import settled_prices
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -33,7 +33,7 @@ def build_for_profile(subject: Subject, lanes: int) -> CompiledModel:
     built = replace(built, libraries=(OnednnLibrary(),))
     database = open_database(None)
     with device.open() as session:
-        with RelayStageRunner(built, lanes=lanes, session=session, database=database) as runner:
+        with StageKernels(built, lanes=lanes, session=session, database=database) as runner:
             prices = settled_prices(MeasuredKernels(runner, database=database))
             schedule = prices.annotate(sequential_schedule(built.graph))
         model = lower_schedule(built, schedule, lanes=lanes)

@@ -30,7 +30,7 @@ from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM, OperatorPrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import PreparedModule, prepare
@@ -63,9 +63,7 @@ def _row(network: str) -> tuple[str, ...]:
     built = replace(build_prepared(prepared), libraries=libraries)
     with (
         call.open() as session,
-        RelayStageRunner(
-            built, lanes=call.lanes, session=session, database=call.database
-        ) as runner,
+        StageKernels(built, lanes=call.lanes, session=session, database=call.database) as runner,
     ):
         prices = measure_operators(MeasuredKernels(runner, database=call.database))
     kernels = built.kernels.staged.lowered

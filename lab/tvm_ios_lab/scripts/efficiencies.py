@@ -147,7 +147,7 @@ def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[
         measure_operators,
     )
     from tvm_ios.profile.measuring_call import MeasuringCall  # noqa: PLC0415
-    from tvm_ios.profile.stage_kernels import RelayStageRunner  # noqa: PLC0415
+    from tvm_ios.profile.stage_kernels import StageKernels  # noqa: PLC0415
 
     network, _, settings = name.partition(":")
     given = dict(each.split("=") for each in settings.split(",") if each)
@@ -165,9 +165,7 @@ def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[
     built = build_fastest(mod, params, None, call, changes=changes, libraries=libraries).built
     with (
         call.open() as session,
-        RelayStageRunner(
-            built, lanes=call.lanes, session=session, database=call.database
-        ) as runner,
+        StageKernels(built, lanes=call.lanes, session=session, database=call.database) as runner,
     ):
         # Prices in a database would be the first pass's for ever.
         passes = [

@@ -20,7 +20,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_ios.compile.relax_model import RelaxModel, build_relax
+from tvm_ios.compile.built_model import BuiltModel, build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.relax.target import host_target
 from tvm_ios.report.table import Table
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -52,7 +53,7 @@ def main() -> None:
 def _race(mod: tvm.IRModule, image: np.ndarray, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of each way to run a module, by turns."""
     target = host_target()
-    model = build_relax(mod, None, target)
+    model = build_model(mod, None, target)
     value = tvm.runtime.tensor(image)
     stock = relax.VirtualMachine(
         tvm.compile(relax.get_pipeline("zero")(mod), target=target), tvm.cpu()
@@ -74,13 +75,13 @@ def _race(mod: tvm.IRModule, image: np.ndarray, rounds: int) -> dict[str, list[f
 
 
 def _on_lanes(
-    model: RelaxModel, image: np.ndarray, wanted: np.ndarray
+    model: BuiltModel, image: np.ndarray, wanted: np.ndarray
 ) -> dict[str, Callable[[], Any]]:
     """Runs of schedules that need no prices, whose answers were compared."""
     in_order, greedy = sequential_schedule(model.graph), greedy_schedule(model.graph)
     ways: dict[str, Callable[[], Any]] = {}
     for schedule, lanes in ((in_order, 1), (in_order, 2), (greedy, 2)):
-        executor = model.lower(schedule, lanes=lanes).executor()
+        executor = lower_schedule(model, schedule, lanes=lanes).executor()
         executor.run(x=image)
         np.testing.assert_array_equal(executor.get_output(0).numpy(), wanted)
         ways[f"{schedule.scheduler}, lanes: {lanes}"] = executor.run

@@ -19,7 +19,8 @@ from tests.relax.networks import (
     random_network,
     squeezenet,
 )
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -57,8 +58,8 @@ def computed(compiled) -> list[str]:
 def check(network: Network, body) -> list[str]:
     """Kinds of the operators that oneDNN computes, where the outputs are those of stock TVM."""
     mod = network.build(body)
-    model = build_relax(mod, None, TARGET, libraries=ONEDNN)
-    compiled = model.lower(lanes=2)
+    model = build_model(mod, None, TARGET, libraries=ONEDNN)
+    compiled = lower_schedule(model, sequential_schedule(model.graph), lanes=2)
     (expected,) = answers(mod, network.value())
     np.testing.assert_allclose(ran(compiled, network.value()), expected, rtol=1e-4, atol=1e-4)
     return computed(compiled)
@@ -144,10 +145,10 @@ def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks_have_the_same_bits_in_any_order(seed):
     mod, value = random_network(seed)
-    model = build_relax(mod, None, TARGET, libraries=ONEDNN)
+    model = build_model(mod, None, TARGET, libraries=ONEDNN)
     rows = []
     for make in (sequential_schedule, greedy_schedule):
-        compiled = model.lower(make(model.graph), lanes=2)
+        compiled = lower_schedule(model, make(model.graph), lanes=2)
         assert computed(compiled)
         options = LaneOptions(oversubscribe=True, jitter_seed=seed)
         with compiled.executor(options=options) as executor:
@@ -167,7 +168,7 @@ def network(request):
         params = None
     else:
         mod, params, value = squeezenet()
-    model = build_relax(mod, params, TARGET, libraries=ONEDNN)
+    model = build_model(mod, params, TARGET, libraries=ONEDNN)
     (expected,) = answers(model.prepared.module, value)
     return model, value, expected
 
@@ -177,7 +178,7 @@ def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(net
     convolutions = [op.name for op in model.graph.operators if op.kind.startswith("conv2d")]
     found = []
     for make in (sequential_schedule, greedy_schedule):
-        compiled = model.lower(make(model.graph), lanes=2)
+        compiled = lower_schedule(model, make(model.graph), lanes=2)
         calls = {each.operator for each in compiled.plan.launches if each.call is not None}
         assert calls >= set(convolutions)
         found += [ran(compiled, value) for _ in range(3)]
@@ -188,12 +189,12 @@ def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(net
 
 def test_a_partitioned_module_keeps_its_calls_when_it_is_saved(network):
     model, value, _ = network
-    compiled = model.lower(greedy_schedule(model.graph), lanes=2)
+    compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)
     for saved in (
         tvm.ir.load_json(tvm.ir.save_json(compiled.module)),
         tvm.script.from_source(compiled.module.script(show_meta=True)),
     ):
-        again = build_relax(saved, None, TARGET, libraries=ONEDNN).lower(lanes=2)
+        again = lower_partitioned(saved, None, TARGET, lanes=2, libraries=ONEDNN)
         assert computed(again) == computed(compiled)
         np.testing.assert_array_equal(ran(again, value), ran(compiled, value))
 
@@ -204,14 +205,14 @@ def test_a_schedule_chooses_what_the_library_computes(network):
     chosen = [n for n, op in enumerate(model.graph.operators) if op.kind.startswith("conv2d")][:2]
     schedule = greedy_schedule(model.graph)
     rows = (LibraryOperators("onednn", tuple(chosen)),)
-    compiled = model.lower(replace(schedule, libraries=rows), lanes=2)
+    compiled = lower_schedule(model, replace(schedule, libraries=rows), lanes=2)
     calls = [each.operator for each in compiled.plan.launches if each.call is not None]
     assert sorted(calls) == sorted(names[index] for index in chosen)
 
 
 def test_a_file_computes_the_same_in_another_process(network, tmp_path):
     model, value, _ = network
-    compiled = model.lower(greedy_schedule(model.graph), lanes=2)
+    compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)
     compiled.export_library(tmp_path / "model.so")
     np.save(tmp_path / "x.npy", value)
     words = [sys.executable, "-c", PROGRAM, *(str(tmp_path / n) for n in ("model.so", "x.npy"))]

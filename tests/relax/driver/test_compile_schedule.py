@@ -7,7 +7,8 @@ import pytest
 
 import tvm_ios
 from tests.relax.networks import TARGET, answers, inception_block
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.driver.build_options import BuildOptions
@@ -42,14 +43,14 @@ def test_a_known_schedule(block):
 @pytest.mark.parametrize("libraries", [None, ()])
 def test_a_schedule_of_another_layout_with_calls(block, libraries):
     mod, value, _, answer = block
-    found = build_relax(mod, None, TARGET, libraries=(OnednnLibrary(),))
+    found = build_model(mod, None, TARGET, libraries=(OnednnLibrary(),))
     operators = enumerate(found.graph.operators)
     convolutions = tuple(index for index, each in operators if each.kind.startswith("conv2d"))
     rows = (LibraryOperators("onednn", convolutions[:2]),)
     schedule = replace(greedy_schedule(found.graph), libraries=rows)
     options = TuneOptions(build=BuildOptions(libraries=libraries))
     for given in ({"schedule": schedule}, {}):
-        model = found.lower(schedule, lanes=2).module if not given else mod
+        model = lower_schedule(found, schedule, lanes=2).module if not given else mod
         model = tvm_ios.compile_schedule(model, target=TARGET, options=options, lanes=2, **given)
         calls = [launch for launch in model.plan.launches if launch.call is not None]
         assert len(calls) == (2 if libraries is None else 0)

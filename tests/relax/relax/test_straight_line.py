@@ -9,7 +9,8 @@ from tvm.script import tirx as T
 
 from tests.relax.networks import TARGET, answers
 from tests.relax.relax.modules import Branches
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.relax.extract import extract
 from tvm_ios.relax.ir import main_of
 from tvm_ios.relax.rewrite import rewrite
@@ -126,7 +127,8 @@ def test_other_code_has_an_obstacle(module, reason):
 
 def test_kernels_with_two_results_run_on_lanes():
     x = np.arange(4, dtype="float32")
-    model = build_relax(Pairs, None, TARGET).lower(greedy_schedule(extract(Pairs).graph), lanes=2)
+    schedule = greedy_schedule(extract(Pairs).graph)
+    model = lower_schedule(build_model(Pairs, None, TARGET), schedule, lanes=2)
     with model.executor() as executor:
         executor.run(x=x)
         found = [executor.get_output(number).numpy() for number in range(3)]

@@ -42,7 +42,7 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM
 from tvm_ios.profile.prices import StagePrices
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries import known
@@ -240,7 +240,7 @@ class SecondLibrary(FakeLibrary):
     name: ClassVar[LibraryName] = LibraryName("second", "Second")
 
 
-class PricedByHand(RelayStageRunner):
+class PricedByHand(StageKernels):
     """Prepares and runs stages as ever, but what they cost is made up."""
 
     def prepare(self, graph, stage):
@@ -260,7 +260,7 @@ class PricedByHand(RelayStageRunner):
         return SimpleNamespace(time_ns=time_ns)
 
 
-def priced(runner: RelayStageRunner) -> StagePrices:
+def priced(runner: StageKernels) -> StagePrices:
     """Prices with the fastest maker of each operator."""
     kernels = MeasuredKernels(runner, options=MEASURE)
     return StagePrices(kernels, measure_operators(kernels).choice())
@@ -407,7 +407,7 @@ def test_builds_race_with_the_calls_that_prices_choose(built, plain, tmp_path, m
         return Comparison(names=tuple(models), rounds=(row,) * 9, confidence=0.95, notes=())
 
     monkeypatch.setattr(build_choice, "race", race)
-    monkeypatch.setattr(build_choice, "RelayStageRunner", PricedByHand)
+    monkeypatch.setattr(build_choice, "StageKernels", PricedByHand)
     builds = {"without": plain, "with": built}
     call = replace(MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite"), measure=MEASURE)
     choice = choose_build(builds, call)

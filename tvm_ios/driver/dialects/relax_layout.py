@@ -12,15 +12,13 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model_kernels import ModelKernels
-from tvm_ios.compile.relax_model import RelaxModel
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OutOfTimeError
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.way_choice import clearly_fastest
-from tvm_ios.relax.build import build
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -39,7 +37,7 @@ SHARE_OF_BUILDING = 4
 class LaidOut:
     """A model with its kernels, in the layout that was kept."""
 
-    built: RelaxModel
+    built: BuiltModel
     notes: tuple[str, ...] = ()
     """Lines for people on how fast the other layout is, or why there is none."""
 
@@ -123,9 +121,8 @@ class ModelLayouts:
     def _own(self) -> PreparedModule:
         return prepare(self.mod, self.params, self.target)
 
-    def _built(self, prepared: PreparedModule) -> RelaxModel:
-        staged = build(prepared.module, self.target, extraction=prepared.extraction)
-        return RelaxModel(prepared, ModelKernels(staged), libraries=self.libraries)
+    def _built(self, prepared: PreparedModule) -> BuiltModel:
+        return replace(build_prepared(prepared), libraries=self.libraries)
 
 
 def _has_images(mod: Any) -> bool:
@@ -134,7 +131,7 @@ def _has_images(mod: Any) -> bool:
     return any(call_name(each) == "relax.nn.conv2d" for each in calls)
 
 
-def _raced(liked: RelaxModel, own: RelaxModel, call: MeasuringCall) -> BuildChoice:
+def _raced(liked: BuiltModel, own: BuiltModel, call: MeasuringCall) -> BuildChoice:
     """The layout that a library likes, unless the model's own is clearly faster."""
     with call.stage("check layouts", call.to_profile) as granted:
         here = call.at(granted)

@@ -7,15 +7,18 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
+from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["compile_model"]
 
@@ -43,10 +46,14 @@ def compile_model(
             "pass either the original module or no schedule"
         )
     libraries = choice.for_schedule(read_schedule(mod) if partitioned else schedule)
+    chosen_lanes = LocalCpu().require_lanes(lanes)
+    if partitioned:
+        return lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
     if schedule is not None:
         for layout in (None, *WEIGHT_LAYOUTS):
             prepared = prepare(mod, params, chosen, image_layout=layout)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 mod, params = prepared.module, None
                 break
-    return build_relax(mod, params, chosen, libraries=libraries).lower(schedule, lanes=lanes)
+    built = build_model(mod, params, chosen, libraries=libraries)
+    return lower_schedule(built, schedule or sequential_schedule(built.graph), lanes=chosen_lanes)

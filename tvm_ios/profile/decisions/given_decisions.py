@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison
-from tvm_ios.profile.dialects.dialect import Built, dialect_here
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -28,7 +29,7 @@ class GivenSchedule:
     """Schedule of a file of decisions, on a build of this call's model."""
 
     file: str
-    built: Built
+    built: BuiltModel
     schedule: InterOpSchedule
     told: str
     """Line on the place where it was made, and on what is not as it was there."""

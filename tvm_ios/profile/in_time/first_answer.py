@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import tvm
 
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.devices.protocol import MeasuringSession
-from tvm_ios.profile.dialects.dialect import Built
 from tvm_ios.profile.in_time.early_answers import FirstAnswer
 from tvm_ios.profile.in_time.time_plan import file_s, least_race_s
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -26,7 +26,7 @@ FIRST = "sequential order, not measured"
 FASTER_FORM = "sequential order of the faster form of the model, makers not measured"
 
 
-def answer_with(built: Built, call: MeasuringCall) -> None:
+def answer_with(built: BuiltModel, call: MeasuringCall) -> None:
     """Answer with a build in sequential order, if answers are wanted.
 
     Where there is a budget the first one is run twice, and time is set aside for its file and for
@@ -72,7 +72,7 @@ def _timed(first: FirstAnswer, session: MeasuringSession) -> FirstAnswer:
     )
 
 
-def _set_aside(call: MeasuringCall, first: FirstAnswer, built: Built) -> None:
+def _set_aside(call: MeasuringCall, first: FirstAnswer, built: BuiltModel) -> None:
     sizes = (
         math.prod(each.shape) * tvm.DataType(each.dtype).bits // 8
         for each in built.kernels.params.values()

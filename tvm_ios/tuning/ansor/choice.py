@@ -21,7 +21,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.profile.kernel_variant import unsplit
 from tvm_ios.profile.operator_prices import TVM
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.relay import Extraction
 from tvm_ios.relay.functions.primitive import kernel_digest
 from tvm_ios.tuning.ansor.tasks import ansor_context, workloads_of
@@ -71,8 +71,8 @@ def judged_records(
     if not places:
         return JudgedRecords(workloads, slower=frozenset())
     with (
-        RelayStageRunner(untuned, lanes=lanes, session=session) as own_runner,
-        RelayStageRunner(tuned, lanes=lanes, session=session) as tuned_runner,
+        StageKernels(untuned, lanes=lanes, session=session) as own_runner,
+        StageKernels(tuned, lanes=lanes, session=session) as tuned_runner,
     ):
         runners = {OWN: own_runner, TUNED: tuned_runner}
         contestants = {
@@ -130,7 +130,7 @@ def _places(
     return places
 
 
-def _ways_to_run(runner: RelayStageRunner, place: int) -> Iterator[tuple[str, TimedRuns]]:
+def _ways_to_run(runner: StageKernels, place: int) -> Iterator[tuple[str, TimedRuns]]:
     """Names and timers of the stages that run one operator, with idle lanes' help and without."""
     graph, stage = runner.graphs[TVM], Stage(((place,),))
     graphs = {"helped": graph}

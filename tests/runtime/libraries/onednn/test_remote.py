@@ -27,7 +27,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for
-from tvm_ios.profile.stage_kernels import RelayStageRunner
+from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.runtime.libraries.onednn import library as onednn_here
@@ -124,7 +124,7 @@ def test_calls_compute_there_what_they_compute_here(
 def test_stages_with_calls_are_priced_and_cuts_are_found_there(device, built, nothing_here):
     with described(device).open() as session, ExitStack() as stack:
         there = replace(built, libraries=(session.require(OnednnLibrary()),))
-        runner = stack.enter_context(RelayStageRunner(there, lanes=1, session=session))
+        runner = stack.enter_context(StageKernels(there, lanes=1, session=session))
         able = runner.library_names["onednn"]
         assert able
         kernels = MeasuredKernels(runner, options=MEASURE)

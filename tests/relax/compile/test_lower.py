@@ -7,7 +7,8 @@ from tvm import relax
 
 import tvm_ios
 from tests.relax.networks import TARGET, Network, answers, inception_block, squeezenet
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -17,7 +18,7 @@ from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 def block():
     """An Inception block with kernels, a value for it, and the virtual machine's answer."""
     mod, value = inception_block()
-    model = build_relax(mod, None, TARGET, name="block")
+    model = build_model(mod, None, TARGET, name="block")
     (answer,) = answers(model.prepared.module, value)
     return model, value, answer
 
@@ -32,14 +33,15 @@ def _ran(model, value, **options):
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_schedules_have_the_bits_of_the_virtual_machine(block, make, lanes):
     model, value, answer = block
-    compiled = model.lower(make(model.graph), lanes=lanes)
+    compiled = lower_schedule(model, make(model.graph), lanes=lanes)
     np.testing.assert_array_equal(_ran(compiled, value), answer)
 
 
 def test_a_partitioned_module_runs_by_its_own_schedule(block):
     model, value, answer = block
     schedule = greedy_schedule(model.graph)
-    again = build_relax(model.lower(schedule).module, None, TARGET).lower(lanes=2)
+    partitioned = lower_schedule(model, schedule, lanes=1).module
+    again = lower_partitioned(partitioned, None, TARGET, lanes=2)
     assert again.schedule == schedule
     np.testing.assert_array_equal(_ran(again, value), answer)
 
@@ -47,7 +49,7 @@ def test_a_partitioned_module_runs_by_its_own_schedule(block):
 def test_a_file_computes_the_same(block, tmp_path):
     model, value, answer = block
     path = tmp_path / "block.so"
-    model.lower(greedy_schedule(model.graph), lanes=2).export_library(path)
+    lower_schedule(model, greedy_schedule(model.graph), lanes=2).export_library(path)
     with tvm_ios.load(path) as executor:
         executor.run(x=value)
         np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
@@ -55,8 +57,8 @@ def test_a_file_computes_the_same(block, tmp_path):
 
 def test_squeezenet_of_tvms_own_frontend():
     mod, params, value = squeezenet()
-    model = build_relax(mod, params, TARGET)
-    compiled = model.lower(greedy_schedule(model.graph), lanes=2)
+    model = build_model(mod, params, TARGET)
+    compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)
     assert read_schedule(compiled.module).scheduler == "greedy"
     (answer,) = answers(model.prepared.module, value)
     np.testing.assert_array_equal(_ran(compiled, value), answer)
@@ -65,9 +67,9 @@ def test_squeezenet_of_tvms_own_frontend():
 def test_a_schedule_of_another_model_is_refused(block):
     model, _, _ = block
     mod, params, _ = squeezenet()
-    other = greedy_schedule(build_relax(mod, params, tvm.target.Target(TARGET)).graph)
+    other = greedy_schedule(build_model(mod, params, tvm.target.Target(TARGET)).graph)
     with pytest.raises(ScheduleError, match="does not fit"):
-        model.lower(other)
+        lower_schedule(model, other, lanes=1)
 
 
 OP = relax.op
@@ -90,7 +92,8 @@ OP = relax.op
 def test_results_of_every_kind(make):
     network = Network(1, 4, 6, 6)
     mod = network.build(lambda net: net.emit(make(net)))
-    with build_relax(mod, None, TARGET).lower(lanes=2).executor() as executor:
+    model = build_model(mod, None, TARGET)
+    with lower_schedule(model, sequential_schedule(model.graph), lanes=2).executor() as executor:
         executor.run(x=network.value())
         found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
     for got, wanted in zip(found, answers(mod, network.value()), strict=True):

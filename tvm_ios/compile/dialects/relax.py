@@ -1,0 +1,114 @@
+"""Relax as the rooms above it see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
+
+import tvm
+import tvm_ffi
+
+from tvm_ios import errors
+from tvm_ios.core.conversion import AS_IT_IS, Conversion
+from tvm_ios.errors import CostError, OptionError
+from tvm_ios.relax.build import StagedBuild, describe, digests
+from tvm_ios.relax.build import build as build_module
+from tvm_ios.relax.extract import Extraction, extract
+from tvm_ios.relax.prepare import PreparedModule
+from tvm_ios.relax.prepare import prepare as partitioned
+from tvm_ios.relax.prepare import prepare as prepare_module
+from tvm_ios.relax.rewrite import rewrite_extraction
+from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
+from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
+
+__all__ = [
+    "build",
+    "compilers",
+    "describe",
+    "digests",
+    "extract",
+    "is_partitioned",
+    "merged_stage",
+    "pad_unless_done",
+    "partitioned",
+    "prepare",
+    "prepare_unless_done",
+    "read_schedule",
+    "records_digest",
+    "resolve_target",
+    "rewrite_extraction",
+]
+
+
+# TVM-FFI carries exceptions of Python through C++ by name, and TVM has a ScheduleError as well.
+for _error in vars(errors).values():
+    if isinstance(_error, type) and issubclass(_error, errors.TvmIosError):
+        tvm_ffi.register_error(f"tvm_ios.{_error.__name__}", _error)
+
+
+def prepare(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    *,
+    sink: bool,
+    libraries: Sequence[OperatorLibrary],
+) -> PreparedModule:
+    """Module that is prepared, with images in the layout that a library is fastest in."""
+    del sink  # nothing moves in front of concatenations
+    layout = next((each.image_layout for each in libraries if each.image_layout), None)
+    return prepare_module(mod, params, target, image_layout=layout)
+
+
+def prepare_unless_done(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None,
+    target: Any,
+    conversion: Conversion = AS_IT_IS,
+) -> PreparedModule | None:
+    """Module that is prepared; None for one that is partitioned, or no straight line of calls."""
+    if conversion.changes:
+        raise OptionError(
+            f"{conversion.as_text()}: Relax models are compiled as they are; convert the model "
+            "before, such as by tvm.relax.transform.ConvertLayout, and leave out conversion"
+        )
+    if is_partitioned(mod):
+        return None
+    prepared = prepare_module(mod, params, target)
+    return None if prepared.extraction.line.obstacles else prepared
+
+
+def pad_unless_done(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+) -> tvm.IRModule:
+    """Refuse: only Relay models are padded."""
+    del mod, params, target
+    raise OptionError("PadChannels works on Relay only; leave it out for Relax modules")
+
+
+def build(
+    prepared: PreparedModule, *, like: StagedBuild | None = None, absent: Collection[str] = ()
+) -> StagedBuild:
+    """Compiled kernels of a prepared or partitioned module; none of them is left out."""
+    del like, absent
+    return build_module(prepared.module, prepared.target, extraction=prepared.extraction)
+
+
+def merged_stage(
+    prepared: PreparedModule, extraction: Extraction, members: Sequence[int]
+) -> NoReturn:
+    """Refuse: no operator of Relax says that it may merge."""
+    del prepared, extraction
+    raise CostError(f"operators {members} are of Relax, where nothing merges; search again")
+
+
+def compilers(target: tvm.target.Target) -> tuple[str, ...]:
+    """Names and versions of what compiles kernels for a target."""
+    del target  # a CPU
+    return (f"tvm {tvm.__version__} llvm {tvm.target.codegen.llvm_version_major()}",)
+
+
+def records_digest() -> str:
+    """Digest of the tuning records in force, of which there are none."""
+    return ""
