@@ -41,7 +41,7 @@ RANKS, RUNTIME_RANKS = map(
 """Ranks of the rooms, and of the folders of the runtime."""
 TVM_FREE = {"errors", "support", "core", "measure", "cost", "plan", "search", "report"}
 RELAY_ROOMS = {"relay", "models", "passes", "tuning", "profile"}
-RELAX_ROOMS = {"relax", "driver"}
+RELAX_ROOMS = {"relax", "driver", "models"}
 IN_ROOT = {"__init__", "__main__", "errors"}
 MOST_FILES = 20
 

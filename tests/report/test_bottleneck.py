@@ -114,3 +114,10 @@ def test_without_a_traced_run_there_is_no_line():
 )
 def test_a_kernel_of_several_operators_is_of_the_kind_of_its_first(kind, noun):
     assert [each.noun for each in kind_times(story((kind, 1_000, 1)))] == [noun]
+
+
+def test_what_would_help_is_an_option_of_the_dialect():
+    told = story(("dense", 300, 9))
+    assert bottleneck(told).endswith("--tuning autotvm")
+    relax = replace(told, versions={"tvm": "0.27.0.post1"})
+    assert bottleneck(relax).endswith("--tuning-records of MetaSchedule")

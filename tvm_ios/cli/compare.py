@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_ios.cli.measuring import add_loading_options, prepare_process
+from tvm_ios.cli.measuring import RELAX, add_loading_options, prepare_process, take_dialect
 from tvm_ios.driver.races.compiled_race import lanes_of_files, race_files
+from tvm_ios.driver.races.file_process import is_of_relax
 from tvm_ios.errors import OptionError
 from tvm_ios.measure.compare import CompareOptions
 
@@ -23,7 +24,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "compare",
         description="Time two compiled models against each other: in each round one sample of "
-        "both, and the ratio of their times with its interval.",
+        "both, and the ratio of their times with its interval. Files of two TVMs take turns in "
+        "processes of their own.",
     )
     parser.add_argument("first", type=Path, metavar="A", help="what tvm-ios tune wrote")
     parser.add_argument("second", type=Path, metavar="B", help="another one, for this machine")
@@ -45,7 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     options = CompareOptions(rounds=arguments.rounds)
     names = (str(first), str(second))
     files = dict(zip(names, (first, second), strict=True))
-    prepare_process(lanes_of_files(files), relay=False)
+    lanes = lanes_of_files(files)
+    of_relax = {is_of_relax(path) for path in files.values()}
+    if of_relax == {True}:
+        take_dialect(RELAX)
+    if len(of_relax) == 1:  # else each has a process of its own, and this one needs no TVM
+        prepare_process(lanes, relay=False)
     found = race_files(files, options, any_processor_model=arguments.any_processor_model)
     if arguments.json:
         print(json.dumps(found.as_record(), indent=1))

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_ios.cli.interrupts import told_interrupts
-from tvm_ios.cli.measuring import add_measuring_options, prepare_process
+from tvm_ios.cli.measuring import (
+    RELAY,
+    add_dialect,
+    add_measuring_options,
+    prepare_process,
+    take_dialect,
+)
 from tvm_ios.driver.effort import Effort
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "installed, say why they gain or not, and draw their runs.",
     )
     add_measuring_options(parser, NETWORKS)
+    add_dialect(parser)
     parser.add_argument(
         "--effort",
         choices=[each.value for each in Effort],
@@ -45,7 +52,8 @@ def add_parser(subparsers: Subparsers) -> None:
 @told_interrupts()
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo; 0 when all is done."""
-    lanes = prepare_process(arguments.lanes)
+    dialect = take_dialect(arguments.dialect)
+    lanes = prepare_process(arguments.lanes, relay=dialect == RELAY)
     # Everything that imports TVM comes after that, and only for this verb.
     from tvm_ios.driver.races.demonstration import demonstrate  # noqa: PLC0415
 

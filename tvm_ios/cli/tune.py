@@ -30,6 +30,11 @@ from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
 from tvm_ios.core.low_precision import PRECISIONS
 from tvm_ios.core.parts import named_models, require_part_names
 from tvm_ios.driver.config import TuneConfig
+from tvm_ios.driver.dialects.relax_options import (
+    NO_TUNER,
+    relax_options,
+    require_nothing_of_relay,
+)
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.kept.store import KeptResults
@@ -80,6 +85,13 @@ TUNING_FLAGS = {
     "tuner": "--tuner",
 }
 """Flags that set options of kernel tuning, by option."""
+RELAY_FLAGS: Mapping[str, str] = {
+    "tuning": "--tuning",
+    **TUNING_FLAGS,
+    "pad_channels": "--pad-channels",
+    "pad_merged_kernels": "--pad-merged-kernels",
+}
+"""Flags that Relax would ignore, by name; what other flags ask of Relay is refused as an option."""
 
 
 _NAMED = re.compile(r"([^\W\d]\w*)=(.+)", re.ASCII)
@@ -186,7 +198,11 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Tune, write the file, print the result; return 0."""
     dialect = take_dialect(arguments.dialect)
+    if dialect == RELAX:
+        _require_no_relay_flag(arguments)
     config = _config(arguments)
+    if dialect == RELAX:
+        relax_options(config.options)
     budget = _budget(arguments, config)
     models = _models(arguments)
     title = "_".join(models) if len(models) > 1 else Path(*models.values()).stem
@@ -278,7 +294,7 @@ def _tuned(
         sources = [ModelSource.of_onnx(each) for each in files] or [
             ModelSource.of(first, arguments.params, each) for each in shapes
         ]
-    if arguments.report is not None and dialect == RELAY:  # stock Relax is no contestant yet
+    if arguments.report is not None:
         from tvm_ios.driver.races.beside_stock import (  # noqa: PLC0415 - as above
             tune_beside_stock as tune,
         )
@@ -556,6 +572,20 @@ def _config(arguments: argparse.Namespace) -> TuneConfig:
         config,
         options=config.options.changed(**given),
         **_given(arguments, ("time_budget",)),
+    )
+
+
+def _require_no_relay_flag(arguments: argparse.Namespace) -> None:
+    """Refuse flags that Relax would ignore."""
+    values = _given(arguments, RELAY_FLAGS)
+    require_nothing_of_relay(
+        {
+            RELAY_FLAGS[name] + ("" if value is True else f" {value}"): (
+                value not in (False, BACKEND_NAMES[0]),
+                "" if name.startswith("pad_") else NO_TUNER,
+            )
+            for name, value in values.items()
+        }
     )
 
 

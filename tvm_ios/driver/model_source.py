@@ -14,8 +14,10 @@ from tvm_ios.driver.build_options import require_rest
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.models import MODEL_NAMES, by_name
 from tvm_ios.onnx.rest import REFUSE
 from tvm_ios.runtime.base.tvm_names import DIALECT
+from tvm_ios.support.near_name import did_you_mean
 
 __all__ = ["ModelSource", "from_onnx"]
 
@@ -127,7 +129,22 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest
     """Module and parameters of a network by name, or of a file."""
     if is_onnx_path(name):
         return _imported(OnnxFile.open(name, shapes, params=params, rest=rest))
-    return _dialect().named_model(name, params, shapes)
+    path, dialect = Path(name), _dialect()
+    if name.replace("-", "_") in MODEL_NAMES:
+        if params is not None:
+            raise OptionError(f"{name} has weights of its own; leave out --params {params}")
+        if shapes.shapes:
+            shapes.require_none(name)
+        batch = shapes.batch_size
+        return by_name(name)() if batch is None else by_name(name)(batch_size=batch)
+    if path.suffix.lower() not in dialect.FILE_SUFFIXES and not path.exists():
+        raise ModelError(
+            f"there is no network and no file named {name!r}; networks are "
+            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(dialect.FILE_SUFFIXES)}"
+            f"{did_you_mean(name.replace('-', '_'), MODEL_NAMES)}"
+        )
+    shapes.require_none(name)
+    return dialect.read_file(path, params)
 
 
 def _dialect() -> Any:

@@ -1,6 +1,6 @@
-"""Builder of a network in Relay, one schedule unit at a time.
+"""Builder of a network, one schedule unit at a time.
 
-Every call of a unit carries the unit's name as its Relay span, as TVM's own frontends record the
+Every call of a unit carries the unit's name as its span in Relay, as TVM's own frontends record the
 layer of a call. So units can be counted from the module alone (:mod:`tests.models.count`), and a
 profile of the network names layers.
 """
@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Self
-
-from tvm import relay
+from typing import Any, Self
 
 from tvm_ios.errors import OptionError
 from tvm_ios.models.activation import Activation, activated
+from tvm_ios.models.operators import op
 from tvm_ios.models.weights import Network, Weights, named
 
 __all__ = ["KEEPS_SIGNAL", "NetworkBuilder", "Pooling", "Tensor", "Vector"]
@@ -39,7 +38,7 @@ class Pooling(Enum):
 class Tensor:
     """Float32 value of the network under construction, NCHW."""
 
-    expr: relay.Expr
+    expr: Any
     channels: int
     height: int
     width: int
@@ -49,7 +48,7 @@ class Tensor:
 class Vector:
     """Float32 value of the network under construction, (images, features)."""
 
-    expr: relay.Expr
+    expr: Any
     features: int
 
 
@@ -83,7 +82,7 @@ class NetworkBuilder:
                 f"network input {batch_size}x{channels}x{height}x{width} is empty; "
                 "batch size, channels, height and width must all be at least 1"
             )
-        data = relay.var("data", shape=(batch_size, channels, height, width))
+        data = op.var("data", shape=(batch_size, channels, height, width))
         self._weights = Weights(data, seed)
         self._gain = gain
         self.input = Tensor(data, channels, height, width)
@@ -128,7 +127,7 @@ class NetworkBuilder:
             self._gain / math.sqrt(inputs),
         )
         bias = self._bias(f"{unit}.{part}".removesuffix("."), out_channels, inputs)
-        convolved = relay.nn.conv2d(
+        convolved = op.nn.conv2d(
             operand.expr,
             weight,
             strides=(stride, stride),
@@ -137,7 +136,7 @@ class NetworkBuilder:
             channels=out_channels,
             kernel_size=kernel,
         )
-        biased = named(unit, relay.nn.bias_add(named(unit, convolved), bias))
+        biased = named(unit, op.nn.bias_add(named(unit, convolved), bias))
         return self._activate(unit, Tensor(biased, out_channels, height, width), activation)
 
     def transposed_convolution(self, unit: str, operand: Tensor, out_channels: int) -> Tensor:
@@ -145,10 +144,10 @@ class NetworkBuilder:
         bound = self._gain / math.sqrt(operand.channels)
         weight = self._weights.draw(f"{unit}.weight", (operand.channels, out_channels, 2, 2), bound)
         bias = self._bias(unit, out_channels, operand.channels)
-        call = relay.nn.conv2d_transpose(
+        call = op.nn.conv2d_transpose(
             operand.expr, weight, strides=(2, 2), channels=out_channels, kernel_size=(2, 2)
         )
-        biased = named(unit, relay.nn.bias_add(named(unit, call), bias))
+        biased = named(unit, op.nn.bias_add(named(unit, call), bias))
         return Tensor(biased, out_channels, 2 * operand.height, 2 * operand.width)
 
     def scale_shift(self, unit: str, operand: Tensor) -> Tensor:
@@ -159,20 +158,20 @@ class NetworkBuilder:
         shape = (operand.channels, 1, 1)
         scale = self._weights.draw(f"{unit}.scale", shape, _UNIT_VARIANCE)
         shift = self._weights.draw(f"{unit}.shift", shape, 1.0)
-        scaled = named(unit, relay.multiply(operand.expr, scale))
-        shifted = named(unit, relay.add(scaled, shift))
+        scaled = named(unit, op.multiply(operand.expr, scale))
+        shifted = named(unit, op.add(scaled, shift))
         normal = Tensor(shifted, operand.channels, operand.height, operand.width)
         return self._activate(unit, normal, Activation.RELU)
 
     def gate(self, unit: str, operand: Tensor, gates: Tensor) -> Tensor:
         """Product of each channel of each image with its gate; gates have one row, one column."""
-        gated = named(unit, relay.multiply(operand.expr, gates.expr))
+        gated = named(unit, op.multiply(operand.expr, gates.expr))
         return Tensor(gated, operand.channels, operand.height, operand.width)
 
     def flatten(self, unit: str, operand: Tensor) -> Vector:
         """Vector of an image's channels, rows and columns."""
         features = operand.channels * operand.height * operand.width
-        return Vector(named(unit, relay.nn.batch_flatten(operand.expr)), features)
+        return Vector(named(unit, op.nn.batch_flatten(operand.expr)), features)
 
     def dense(
         self,
@@ -186,8 +185,8 @@ class NetworkBuilder:
         bound = self._gain / math.sqrt(operand.features)
         weight = self._weights.draw(f"{unit}.weight", (out_features, operand.features), bound)
         bias = self._bias(unit, out_features, operand.features)
-        product = named(unit, relay.nn.dense(operand.expr, weight))
-        biased = named(unit, relay.nn.bias_add(product, bias))
+        product = named(unit, op.nn.dense(operand.expr, weight))
+        biased = named(unit, op.nn.bias_add(product, bias))
         return Vector(activated(unit, biased, activation), out_features)
 
     def relu_convolution(
@@ -241,9 +240,9 @@ class NetworkBuilder:
             self._extent(unit, size, kernel, stride, padding, round_up=round_up)
             for size in (operand.height, operand.width)
         )
-        make = relay.nn.max_pool2d
+        make = op.nn.max_pool2d
         if pooling is Pooling.AVERAGE:
-            make = partial(relay.nn.avg_pool2d, count_include_pad=True)
+            make = partial(op.nn.avg_pool2d, count_include_pad=True)
         call = make(
             operand.expr,
             (kernel, kernel),
@@ -255,7 +254,7 @@ class NetworkBuilder:
 
     def global_average(self, unit: str, operand: Tensor) -> Tensor:
         """Mean of each channel over height and width."""
-        call = relay.nn.global_avg_pool2d(operand.expr)
+        call = op.nn.global_avg_pool2d(operand.expr)
         return Tensor(named(unit, call), operand.channels, 1, 1)
 
     def relu(self, unit: str, operand: Tensor) -> Tensor:
@@ -267,14 +266,14 @@ class NetworkBuilder:
         summed = [self._sum(unit, term) for term in terms]
         if len(summed) == 1:
             return summed[0]
-        call = relay.concatenate([term.expr for term in summed], axis=1)
+        call = op.concatenate([term.expr for term in summed], axis=1)
         channels = sum(term.channels for term in summed)
         return Tensor(named(unit, call), channels, summed[0].height, summed[0].width)
 
     def _sum(self, unit: str, tensors: Sequence[Tensor]) -> Tensor:
         total, *others = tensors
         for other in others:
-            call = relay.add(total.expr, other.expr)
+            call = op.add(total.expr, other.expr)
             total = Tensor(named(unit, call), total.channels, total.height, total.width)
         return total
 
@@ -282,7 +281,7 @@ class NetworkBuilder:
         expr = activated(unit, operand.expr, activation)
         return Tensor(expr, operand.channels, operand.height, operand.width)
 
-    def _bias(self, name: str, size: int, inputs: int) -> relay.Var:
+    def _bias(self, name: str, size: int, inputs: int) -> Any:
         return self._weights.draw(f"{name}.bias", (size,), 1 / math.sqrt(inputs))
 
     def _extent(

@@ -23,6 +23,7 @@ from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "prepare"]
 
@@ -103,11 +104,12 @@ def prepare(
     transform = relax.transform
     steps = [transform.BindParams("main", arrays)] if arrays else []
     is_done = is_partitioned(mod) or is_prepared(mod)
+    faster = bits_may_change()
     if not is_done:
         steps += [
             transform.Normalize(),
             transform.ConvertToDataflow(),
-            *([transform.FoldBatchnormToConv2D()] if _has_plain_norms(main) else []),
+            *([transform.FoldBatchnormToConv2D()] if faster and _has_plain_norms(main) else []),
             *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
@@ -122,7 +124,7 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
-    if not is_done:
+    if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen)
 

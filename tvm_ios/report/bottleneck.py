@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tvm_ios.core.merge_outputs import merged_name
+from tvm_ios.host.relax_tvm import is_relax_version
 from tvm_ios.report.operator_table import flops_of_launches
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.libraries.known import find_library
@@ -40,6 +41,8 @@ _ADVICE = {
     "changes of layout": "--desired-layout NHWC or NCHW may leave them out",
 }
 """Words on what would help, by noun; other kinds have general advice."""
+_ADVICE_OF_RELAX = {"changes of layout": "--no-race-forms or --libraries none may leave them out"}
+"""Words in the place of those that name an option of Relay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +58,22 @@ class KindTime:
     flops: int
     quantised: bool = False
     """True if the model is quantised already."""
+    relax: bool = False
+    """True if the model is of Relax, which has other options."""
 
     @property
     def advice(self) -> str:
         """Words on what would make such operators faster."""
-        if self.noun in _ADVICE:
-            return _ADVICE[self.noun]
+        advice = _ADVICE | _ADVICE_OF_RELAX if self.relax else _ADVICE
+        if self.noun in advice:
+            return advice[self.noun]
         rate = f"at {self.flops / max(1, self.busy_ns):.0f} GFLOPS"
         if self.noun in _PRODUCTS and self.maker:
             model = "a smaller model" if self.quantised else "a smaller or int8 model"
             return f"{rate} by {self.maker}, fewer operations would help: {model}"
         if self.noun in _PRODUCTS:
-            return f"{rate} by TVM's kernels, tuned ones may help: --tuning autotvm"
+            helps = "--tuning-records of MetaSchedule" if self.relax else "--tuning autotvm"
+            return f"{rate} by TVM's kernels, tuned ones may help: {helps}"
         if not self.flops:
             return "they only move data; a model that needs fewer of them would help"
         return "memory limits them, so fewer or smaller tensors would help"
@@ -98,7 +105,8 @@ def kind_times(story: ModelStory) -> tuple[KindTime, ...]:
         took = event.end_ns - event.start_ns
         rows.setdefault(key, []).append((took, flops.get(event.operator, 0)))
     times = [_kind_time(noun, maker, row) for (noun, maker), row in rows.items()]
-    times = [replace(each, quantised=bool(story.quantised)) for each in times]
+    relax = is_relax_version(story.versions.get("tvm", ""))
+    times = [replace(each, quantised=bool(story.quantised), relax=relax) for each in times]
     return tuple(sorted(times, key=lambda each: -each.busy_ns))
 
 

@@ -211,7 +211,7 @@ def evaluate(
         }
     with clock.phase("compare"):
         comparison = race_with_stock(
-            plain, models, lanes=lanes, options=call.compare, on_lanes=True
+            plain.kernels, models, lanes=lanes, options=call.compare, on_lanes=True
         )
         with models[IOS].executor() as executor:
             trace = tuple(executor.trace())

@@ -134,7 +134,7 @@ def evaluate_tuned(
         )
         schedule(TUNED, tuned.built, call.budget)
         with clock.phase("compare"):
-            comparison = race_with_stock(plain, models, lanes=lanes, options=call.compare)
+            comparison = race_with_stock(plain.kernels, models, lanes=lanes, options=call.compare)
     return TunedEvaluation(
         tuned=tuned,
         comparison=comparison,

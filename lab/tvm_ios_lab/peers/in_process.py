@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from tvm_ios.driver.races.peers import PeerContestant
+from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios_lab.peers.errors import PeerError
 
 __all__ = ["onnxruntime_contestants"]
 
@@ -27,8 +29,10 @@ def onnxruntime_contestants(
     Raises
     ------
     PeerError
-        If the network has an operator that nobody has described.
+        If the network has an operator that nobody has described, or is in Relax.
     """
+    if IS_FFI:
+        raise PeerError("networks are described from Relay, and this TVM has Relax")
     if importlib.util.find_spec("onnxruntime") is None:
         return ()
     # TVM and onnxruntime are there, and come in only now.

@@ -6,6 +6,7 @@ Sequential order, greedy and IOS on these kernels are exported, whichever ``tune
 ::
 
     python -m tvm_ios_lab.peers.ours --kernels untuned tuned=FILE [--networks NAME[:BATCH] ...]
+    python -m tvm_ios_lab.peers.ours --kernels relax --dialect relax
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tvm_ios.cli.measuring import prepare_process
+from tvm_ios.cli.measuring import RELAY, add_dialect, prepare_process, take_dialect
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host.machine import version_facts
+from tvm_ios.report.contestants import Contestant
 from tvm_ios.support.terminal import StderrProgress
 from tvm_ios.support.time_budget import TimeBudget
 from tvm_ios_lab.measurement import program_command
@@ -31,6 +33,9 @@ from tvm_ios_lab.peers.network import Network, read_case, shared_inputs
 from tvm_ios_lab.peers.subject import Subject, add_subject_options, member_folders
 
 __all__ = ["Recipe", "build_kernels", "main"]
+
+TABLED = (Contestant.SEQUENTIAL, Contestant.GREEDY, Contestant.IOS)
+"""Contestants that are exported, whichever is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,6 @@ def build_kernels(
     """
     # TVM comes in here, after the process was prepared for it.
     from tvm_ios.driver.tune import TuneCall, tune_race  # noqa: PLC0415
-    from tvm_ios_lab.bench.tuned_benchmark import OWN_KERNELS  # noqa: PLC0415
 
     begin = time.perf_counter()
     mod, params = _model(subject, folder)
@@ -100,7 +104,7 @@ def build_kernels(
     builds = []
     for who, model in raced.models.items():
         kept = who is report.kept
-        if who not in OWN_KERNELS and not kept:
+        if who not in TABLED and not kept:
             continue
         build = Build(
             kernels=recipe.name,
@@ -132,7 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     try:
         recipes = [Recipe.parse(text) for text in options.kernels]
-        lanes = prepare_process(options.lanes)
+        dialect = take_dialect(options.dialect)
+        lanes = prepare_process(options.lanes, relay=dialect == RELAY)
     except (OSError, TvmIosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -160,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Tune networks and export sequential order, greedy and IOS, for measure.",
     )
     add_subject_options(parser)
+    add_dialect(parser)
     parser.add_argument(
         "--kernels",
         nargs="+",

@@ -21,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.driver.races.file_process import is_of_relax
+from tvm_ios.errors import TvmIosError
+from tvm_ios.install.finder import CHOICE_VARIABLE
+from tvm_ios_lab.peers.build import exported_path, kept_build
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import read_case, relative_error
 from tvm_ios_lab.peers.peer import Contestant, Peer, prepare
@@ -69,6 +73,7 @@ class Worker:
                 "OMP_NUM_THREADS": threads,
                 "TVM_NUM_THREADS": threads,
                 "PYTHONPATH": python_path(),
+                **_tvm_of(contestant, folder),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -113,6 +118,17 @@ class Worker:
         if "failed" in answer:
             raise PeerError(f"{self.contestant.name}: {answer['failed']}")
         return answer
+
+
+def _tvm_of(contestant: Contestant, folder: Path) -> dict[str, str]:
+    """Variable that has the process of a build of ours import the TVM that the build is of."""
+    if contestant.peer not in (Peer.OURS, Peer.OURS_JOINT):
+        return {}
+    try:
+        path = exported_path(folder, contestant.build or kept_build(folder).name)
+        return {CHOICE_VARIABLE: "path" if is_of_relax(path) else "auto"}
+    except (OSError, TvmIosError):  # the process itself says what is wrong with the file
+        return {}
 
 
 def serve(contestant: Contestant, folder: Path) -> None:

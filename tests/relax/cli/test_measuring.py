@@ -45,7 +45,10 @@ def test_a_file_is_tuned_and_run_by_processes_that_nobody_told_their_tvm(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--tuning", "autotvm"], "tuning='autotvm' needs a TVM with Relay"),
+        (["--tuning", "autotvm"], "--tuning autotvm needs a TVM with Relay"),
+        (["--trials", "3"], "--trials 3 needs a TVM with Relay"),
+        (["--pad-channels"], "--pad-channels needs a TVM with Relay"),
+        (["--mixed-precision"], "mixed_precision=True needs a TVM with Relay"),
         (
             ["--input-shapes", "x:[1,8,10,10]", "--input-shapes", "x:[1,8,12,12]"],
             "--input-shapes is given 2 times, and one file of several shapes needs a TVM",

@@ -13,6 +13,7 @@ from tests.relax.networks import TARGET, Network, answers, inception_block
 from tests.relax.onnx_networks import branches, onnx
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.driver.build_options import BuildOptions
+from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.tune import tune_race
@@ -110,8 +111,18 @@ def test_exact_leaves_libraries_out(tmp_path):
     options = replace(OPTIONS, build=BuildOptions(exact=True))
     tuned = tvm_ios.tune(mod, None, TARGET, lanes=1, options=options, database=tmp_path / "db")
     assert not any(launch.call for launch in tuned.plan.launches)
-    answer = answers(prepare(mod, None, TARGET).module, value)[0]
+    stock = tvm.compile(mod, target=tvm.target.Target(TARGET))
+    machine = tvm.relax.VirtualMachine(stock, tvm.cpu())
+    answer = machine["main"](tvm.runtime.tensor(value)).numpy()
     np.testing.assert_array_equal(ran(tuned, value), answer)
+
+
+def test_thorough_needs_no_kernel_tuner_in_relax():
+    thorough = relax_options(TuneOptions.of("thorough"))
+    assert thorough.kernels.backend == "none"
+    assert thorough.search == TuneOptions.of("thorough").search
+    with pytest.raises(OptionError, match="tuning='autotvm' needs a TVM with Relay"):
+        relax_options(TuneOptions.of("thorough", kernels={"trials": 3}))
 
 
 def test_prices_are_kept_for_equal_calls(tmp_path):
@@ -151,13 +162,13 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     ("given", "message"),
     [
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
-        ({"tuning_records": "log.json"}, "tuning_records needs a TVM with Relay"),
-        ({"decisions": "other.so"}, "decisions needs a TVM with Relay"),
+        ({"tuning_records": "log.json"}, "tuning_records='log.json' needs a TVM with Relay"),
+        ({"decisions": "other.so"}, "decisions='other.so' needs a TVM with Relay"),
         ({"precision": "bfloat16"}, "precision='bfloat16' needs a TVM with Relay"),
-        ({"deadlines_ms": {"a": 1.0}}, "deadlines_ms needs a TVM with Relay"),
+        ({"deadlines_ms": {"a": 1.0}}, "deadlines_ms={'a': 1.0} needs a TVM with Relay"),
         (
             {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
-            r"conversion \(.*NHWC.*\) needs a TVM with Relay",
+            "desired_layout='NHWC' needs a TVM with Relay.*the layout of images is raced",
         ),
     ],
 )
@@ -169,10 +180,8 @@ def test_what_needs_relay_is_refused_in_one_line(given, message):
     assert "--dialect relay" in str(caught.value)
 
 
-def test_networks_by_name_and_several_models_need_relay():
+def test_several_models_need_relay():
     mod, _ = inception_block()
-    with pytest.raises(ModelError, match=r"'squeezenet' is no \.onnx file"):
-        tvm_ios.tune("squeezenet")
     with pytest.raises(OptionError, match="several models become one network in Relay only"):
         tvm_ios.tune([mod, mod])
     with pytest.raises(ModelError, match="expected a tvm.IRModule with a function 'main'"):

@@ -1,4 +1,4 @@
-"""Models as users name them, in Relax: ONNX alone."""
+"""Files of models in Relax: ONNX alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any, NoReturn
 
 import tvm
 
-from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.frontends.onnx import import_onnx
 
-__all__ = ["imported", "named_model"]
+__all__ = ["FILE_SUFFIXES", "imported", "read_file"]
+
+FILE_SUFFIXES = (ONNX_SUFFIX,)
+"""Endings of files that are read."""
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any]]:
@@ -20,10 +22,10 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any]]:
     return import_onnx(file.name, file.model), {}
 
 
-def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> NoReturn:
-    """Refuse: our networks and files of Relay need Relay."""
-    del params, shapes
+def read_file(path: Path, params: str | Path | None) -> NoReturn:
+    """Refuse a file that is not ONNX."""
+    del params
     raise ModelError(
-        f"{name!r} is no {ONNX_SUFFIX} file, and networks by name and files of Relay are for a TVM "
-        "with Relay; give an ONNX file, in Python a module of Relax, or --dialect relay"
+        f"{str(path)!r} is no {ONNX_SUFFIX} file, and files of Relay are for a TVM with Relay; "
+        "give an ONNX file, in Python a module of Relax, or --dialect relay"
     )

@@ -13,6 +13,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
@@ -32,12 +33,7 @@ def compile_model(
     options: TuneOptions,
 ) -> CompiledModel:
     """Compiled model; arguments are those of ``compile_schedule``."""
-    build, chosen = options.build, resolve_target(target)
-    if options.conversion.changes:
-        raise OptionError(
-            f"{options.conversion.as_text()}: models of Relax are compiled as they are; leave that "
-            "out"
-        )
+    build, chosen = relax_options(options).build, resolve_target(target)
     choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
     partitioned = isinstance(mod, tvm.IRModule) and is_partitioned(mod)
     if schedule is not None and partitioned:

@@ -14,9 +14,10 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.ceiling import told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
+from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
+from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
-from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.find_schedules import schedule_build
@@ -25,6 +26,7 @@ from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, ru
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
@@ -41,8 +43,21 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    _require_relax(given)
-    options, budget, device = given.options, given.time_budget, LocalCpu()
+    options = relax_options(
+        given.options,
+        given.tuning,
+        tuning_records=given.tuning_records,
+        decisions=given.decisions,
+        precision=given.options.precision.dtype if given.options.precision.is_low else None,
+        deadlines_ms=dict(given.options.search.deadlines_ms or {}),
+        inputs=given.inputs and sorted(given.inputs),
+    )
+    with exact_bits(options.build.exact):
+        return _tune_race(given, options)
+
+
+def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
+    budget, device = given.time_budget, LocalCpu()
     # Efficiencies that prices are predicted with are those of Relay's kernels.
     measure, search = replace(options.measure, predict=False), options.search
     target = resolve_target(given.target)
@@ -101,25 +116,3 @@ def bfloat16_products(extraction: Any) -> tuple[int, ...]:
     """Operators that bfloat16 may make faster, of which there are none."""
     del extraction
     return ()
-
-
-def _require_relax(given: TuneCall) -> None:
-    """Refuse what needs Relay, in one line with what to leave out."""
-    options = given.options
-    tuner = options.kernels.backend_for(given.tuning)
-    wanted = {
-        f"tuning={tuner!r}": tuner is not None,
-        "tuning_records": bool(given.tuning_records),
-        "decisions": bool(given.decisions),
-        f"rpc_tracker={options.device.rpc_tracker!r}": options.device.is_remote,
-        f"precision={options.precision.dtype!r}": options.precision.is_low,
-        f"conversion ({options.conversion.as_text()})": bool(options.conversion.changes),
-        "deadlines_ms": bool(options.search.deadlines_ms),
-        "inputs": given.inputs is not None,
-    }
-    needs = next((what for what, is_given in wanted.items() if is_given), None)
-    if needs is not None:
-        raise OptionError(
-            f"{needs} needs a TVM with Relay, and this process has one with Relax; leave it out, "
-            "or give --dialect relay (in Python: without TVM_IOS_TVM=path)"
-        )

@@ -7,16 +7,16 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
-from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.models import MODEL_NAMES, by_name
+from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 from tvm_ios.relay.module_attributes import with_rest
-from tvm_ios.support.near_name import did_you_mean
 
-__all__ = ["imported", "named_model"]
+__all__ = ["FILE_SUFFIXES", "imported", "read_file"]
+
+FILE_SUFFIXES = (*MODEL_SUFFIXES, ONNX_SUFFIX)
+"""Endings of files that are read."""
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
@@ -36,22 +36,6 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     return mod, None if weight_inputs(mod["main"]) else {}
 
 
-def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> Any:
-    """Module and parameters of a network by name, or of a file that is not ONNX."""
-    path = Path(name)
-    if name.replace("-", "_") in MODEL_NAMES:
-        if params is not None:
-            raise OptionError(f"{name} has weights of its own; leave out --params {params}")
-        if shapes.shapes:
-            shapes.require_none(name)
-        batch = shapes.batch_size
-        return by_name(name)() if batch is None else by_name(name)(batch_size=batch)
-    suffixes = (*MODEL_SUFFIXES, ONNX_SUFFIX)
-    if path.suffix.lower() not in suffixes and not path.exists():
-        raise ModelError(
-            f"there is no network and no file named {name!r}; networks are "
-            f"{', '.join(MODEL_NAMES)}, and files end in {', '.join(suffixes)}"
-            f"{did_you_mean(name.replace('-', '_'), MODEL_NAMES)}"
-        )
-    shapes.require_none(name)
+def read_file(path: Path, params: str | Path | None) -> Any:
+    """Module and parameters of a file that is not ONNX."""
     return read_model(path, params)

@@ -7,17 +7,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import budget_of_call
-from tvm_ios.driver.races.stock_contestants import race_with_stock
+from tvm_ios.driver.races.stock_contestants import race_with_stock, stock_kernels
 from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
 from tvm_ios.errors import TvmIosError
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.race import race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 from tvm_ios.support.progress import Progress
 
 __all__ = ["tune_beside_stock"]
@@ -35,13 +34,22 @@ def tune_beside_stock(
     """
     budget = budget_of_call(time_budget)
     call = TuneCall(mod=mod, params=params, target=target, time_budget=budget, **given)
+    if IS_FFI:  # whose results are not kept
+        return _raced_beside_stock(call)[0]
+    from tvm_ios.driver.kept.kept_call import KeptCall  # noqa: PLC0415 - imports Relay
+
     kept = KeptCall.of(call, beside_stock=True)
     if (known := kept.find()) is not None:
         return known
+    model, certain = _raced_beside_stock(call)
+    return kept.keep(model, certain=certain)
+
+
+def _raced_beside_stock(call: TuneCall) -> tuple[CompiledModel, bool]:
+    """Kept model of a call with stock TVM in its report, and whether the races were certain."""
     began_s = time.monotonic()
     race = tune_race(call)
-    model = _beside_stock(call, race, time.monotonic() - began_s)
-    return kept.keep(model, certain=race.certain)
+    return _beside_stock(call, race, time.monotonic() - began_s), race.certain
 
 
 def _beside_stock(call: TuneCall, race: TuneRace, spent_s: float) -> CompiledModel:
@@ -71,5 +79,5 @@ def _stock_race(call: TuneCall, race: TuneRace) -> Comparison:
     """Race of stock TVM with sequential order and the kept contestant."""
     names = {Contestant.SEQUENTIAL, race.kept.report().kept}
     models = {who.value: race.racers[who].compiled() for who in Contestant if who in names}
-    plain = build_model(call.mod, call.params, call.target, sink=False)
+    plain = stock_kernels(call.mod, call.params, call.target)
     return race_with_stock(plain, models, lanes=race.kept.plan.lanes, options=call.options.compare)

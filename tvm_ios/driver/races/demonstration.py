@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.races.peers import PeerContestant, installed_peers
-from tvm_ios.driver.races.stock_contestants import race_with_stock
+from tvm_ios.driver.races.stock_contestants import race_with_stock, stock_kernels
 from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
 from tvm_ios.errors import ArtifactError, HostError
 from tvm_ios.host import host_target, processor_name
@@ -105,7 +104,7 @@ class _Demonstration:
         )
         clock = PhaseClock(self.progress)
         with clock.phase("build stock TVM"):
-            plain = build_model(mod, params, name=self.name, sink=False)
+            plain = stock_kernels(mod, params)
             peers = installed_peers(mod, params, lanes=self.lanes)
         models = _models(tuned)
         with clock.phase("race"):

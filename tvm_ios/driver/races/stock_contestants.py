@@ -6,25 +6,70 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from tvm_ios.compile.built_model import BuiltModel
+import tvm
+
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.model_kernels import LinkedKernels, ModelKernels
 from tvm_ios.devices.local import LocalCpu
+from tvm_ios.errors import ModelError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.sampling import TimedRuns
 from tvm_ios.profile.race import race
 from tvm_ios.report.contestants import STOCK_ALL, STOCK_ONE
+from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
-from tvm_ios.runtime.cpu.stock_executor import StockExecutor
+from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.cpu.stock_executor import StockExecutor, StockMachine
 
-__all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock"]
+__all__ = ["STOCK_ALL", "STOCK_LANES", "STOCK_ONE", "race_with_stock", "stock_kernels"]
 
 STOCK_LANES = "TVM on our launch path"
 
 
+def stock_kernels(mod: Any, params: Any = None, target: Any = None) -> LinkedKernels:
+    """Kernels of a model as stock TVM builds it: Relay without our rewrites, Relax by default.
+
+    Raises
+    ------
+    ModelError
+        If TVM cannot compile the model.
+    """
+    if not IS_FFI:
+        from tvm_ios.compile.built_model import build_model  # noqa: PLC0415 - imports Relay
+
+        return build_model(mod, params, target, sink=False).kernels
+    from tvm_ios.relax.target import resolve_target  # noqa: PLC0415 - imports Relax
+
+    chosen = resolve_target(target)
+    if params:
+        mod = tvm.relax.transform.BindParams("main", dict(params))(mod)
+    try:
+        executable = tvm.compile(mod, target=chosen)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"stock TVM cannot compile this module: {str(error).splitlines()[-1]}"
+        ) from error
+    return LinkedKernels(ExecutableFactory(executable, chosen, {}), {}, chosen)
+
+
+def _stock_runs(
+    plain: LinkedKernels, inputs: Mapping[str, Any], lanes: int
+) -> StockExecutor | StockMachine:
+    """Executor of stock TVM with its inputs set."""
+    if not isinstance(plain, ModelKernels):
+        return StockMachine(plain.library, inputs, lanes=lanes)
+    staged = plain.staged
+    executor = StockExecutor(staged.graph_json, plain.library, staged.params, lanes=lanes)
+    for name, value in inputs.items():
+        executor.set_input(name, value)
+    return executor
+
+
 def race_with_stock(
-    plain: BuiltModel,
+    plain: LinkedKernels,
     models: Mapping[str, CompiledModel],
     *,
     lanes: int,
@@ -34,16 +79,12 @@ def race_with_stock(
 ) -> Comparison:
     """Time stock TVM and compiled models on the same inputs, interleaved.
 
-    ``plain`` is the network as stock TVM builds it, ``models`` as we run it, by contestant;
-    ``others`` are more contestants, with inputs set.
+    ``plain`` is the network as :func:`stock_kernels` builds it, ``models`` as we run it, by
+    contestant; ``others`` are more contestants, with inputs set.
     """
-    staged = plain.kernels.staged
     first = next(iter(models.values()))
-    with closing(
-        StockExecutor(staged.graph_json, plain.kernels.library, staged.params, lanes=lanes)
-    ) as stock:
-        for name, value in sample_inputs(first.plan, first.kernels.params).items():
-            stock.set_input(name, value)
+    inputs = sample_inputs(first.plan, first.kernels.params)
+    with closing(_stock_runs(plain, inputs, lanes)) as stock:
         timed: dict[str, TimedRuns] = {
             STOCK_ONE: partial(stock.time_ns, threads=1),
             STOCK_ALL: partial(stock.time_ns, threads=lanes),
