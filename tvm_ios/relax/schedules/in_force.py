@@ -15,12 +15,13 @@ from tvm import s_tir
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.injective import injective
+from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.window import window
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]
 
-RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window)
+RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window, rows)
 """Rules in the order they are tried; each says whether it has scheduled a kernel."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute by which TVM, too, knows kernels that have their loops."""
