@@ -18,7 +18,7 @@ from tvm.tirx import Select, reinterpret
 
 from tvm_ios.support import polynomials as numbers
 
-__all__ = ["calls_function", "with_arithmetic"]
+__all__ = ["calls_dear", "with_arithmetic"]
 
 Value = tirx.Expr
 SIGN, REST = -(2**31), 2**31 - 1
@@ -41,13 +41,13 @@ def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def calls_function(value: Value | tirx.Stmt) -> bool:
-    """True if an expression or statement calls a function that becomes arithmetic."""
-    return bool(FUNCTIONS.keys() & _called(value))
+def calls_dear(value: Value | tirx.Stmt) -> bool:
+    """True if an expression or statement calls a function that takes as long as many additions."""
+    return bool(DEAR & _called(value))
 
 
 def _changed(store: tirx.BufferStore) -> tirx.Stmt:
-    if not calls_function(store.value) or BRANCH in _called(store.value):
+    if not FUNCTIONS.keys() & (called := _called(store.value)) or BRANCH in called:
         return store
     bound: list[tirx.Bind] = []
 
@@ -159,6 +159,7 @@ FUNCTIONS: dict[str, Callable[..., Value | None]] = {
     "tirx.sigmoid": _sigmoid,
     "tirx.tanh": _tanh,
 }
+DEAR = FUNCTIONS.keys() - {"tirx.pow", "tirx.rsqrt"}
 
 
 def _horner(x: Value, coefficients: Sequence[float]) -> Value:

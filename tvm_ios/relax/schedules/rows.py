@@ -11,7 +11,7 @@ import math
 from tvm import s_tir
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
 
-from tvm_ios.relax.schedules.arithmetic import calls_function
+from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, uses, vectors_along
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -20,7 +20,7 @@ __all__ = ["rows"]
 PARTIAL = 64
 """Most partial sums of a row."""
 FEW = 4
-"""Partial sums that are added up one after another."""
+"""Least number of partial sums."""
 TOGETHER = (4, 2, 3, 5, 7)
 """Numbers of partial sums of which a vector makes one each, by preference."""
 
@@ -69,7 +69,7 @@ def _rows_of(found: SBlockInfo) -> int:
 def _is_cheap(schedule: s_tir.Schedule, found: SBlockInfo, count: int) -> bool:
     """True if elements take less time to compute again than to keep."""
     block = schedule.get(found.block_rv)
-    return found.is_injective() and len(found.iters) > count and not calls_function(block.body)
+    return found.is_injective() and len(found.iters) > count and not calls_dear(block.body)
 
 
 def _lies_along(block: s_tir.SBlock) -> bool:
@@ -79,12 +79,38 @@ def _lies_along(block: s_tir.SBlock) -> bool:
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
 
 
+def _lies_together(block: s_tir.SBlock, count: int) -> bool:
+    """True if so many last variables are whole last axes of what is read, in their order."""
+    last = [each.var for each in block.iter_vars[-count:]]
+    return all(
+        len(region.region) >= count
+        and all(
+            piece.min.same_as(variable) and int(extent) == int(iteration.dom.extent)
+            for piece, variable, extent, iteration in zip(
+                region.region[-count:],
+                last,
+                region.source.ty.shape[-count:],
+                block.iter_vars[-count:],
+                strict=True,
+            )
+        )
+        for region in block.reads
+        if any(uses(piece.min, variable) for piece in region.region for variable in last)
+    )
+
+
 def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]:
     """Blocks of the partial sums of a block, each summed up in the next one, the last in itself."""
     along = schedule.get_loops(block)[count:]
+    if len(along) > 1 and _lies_together(schedule.get(block), len(along)):
+        along = [schedule.fuse(*along)]
     extents = extents_of(schedule, along)
-    width, parts = divisor(extents[-1], min(PARTIAL, math.prod(extents) // 2)), list[Block]()
-    while width > FEW:
+    # LLVM takes sums in vectors of other lengths apart.
+    most = min(PARTIAL, math.prod(extents) // 2)
+    width = math.gcd(extents[-1], 1 << most.bit_length() - 1)
+    width = width if width >= FEW else divisor(extents[-1], most)
+    parts: list[Block] = []
+    while width >= FEW:
         _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
         parts.append(schedule.rfactor(inner, -1))
         width //= next((each for each in TOGETHER if width % each == 0), width)
@@ -95,12 +121,17 @@ def _write_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
     """Make vectors of the elements of a row that a block writes."""
     loops = schedule.get_loops(block)[1:]
     reduces = schedule.get(block).init is not None
-    if not loops or (reduces and len(loops) == 1):
-        return
-    if not reduces:
+    if loops and not reduces:
         vectors_along(schedule, loops[-1])
+    if not loops or not reduces:
         return
     vector, *summed = loops
+    # Partial sums at constant places lie in registers.
+    for loop in summed or loops:
+        if extents_of(schedule, [loop])[0] <= max(TOGETHER):
+            schedule.unroll(loop)
+    if not summed:
+        return
     schedule.reorder(*summed, vector)
     schedule.vectorize(vector)
     first = schedule.decompose_reduction(block, summed[0])
