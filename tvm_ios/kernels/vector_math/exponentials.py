@@ -1,7 +1,6 @@
 """exp, sigmoid and tanh of float32 as arithmetic, at most 2 ulp from the exact value.
 
-All take e^x as 2^n e^r, with n an integer and r at most ln(2)/2 (Cody and Waite, 1980). Where the
-result hangs on the last bit of e^x, e^r - 1 is a polynomial, a minimax fit relative to e^r - 1.
+All take e^x as 2^n e^r, with n an integer and r at most ln(2)/2 (Cody and Waite, 1980).
 """
 
 from __future__ import annotations
@@ -17,45 +16,24 @@ from tvm_ios.kernels.vector_math.steps import (
     magnitude,
     with_sign_of,
 )
+from tvm_ios.support.polynomials import (
+    EXP,
+    EXP_LEAST,
+    EXP_MOST,
+    EXPM1,
+    LN2,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG2_E,
+    TANH,
+    TANH_FROM,
+    TANH_ONE,
+)
 
 __all__ = ["exp", "sigmoid", "small_exp", "tanh"]
 
-LOG2_E = 1.4426950408889634
-LN2 = 0.6931471805599453
-LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
-"""ln(2) in two parts. The first has so few bits that its products with integers are exact."""
 ROUNDER = 1.5 * 2.0**23
 """Number whose sum with a smaller one is rounded to an integer, which its lowest bits then hold."""
-EXPM1 = (
-    0.0013882509665563703,
-    0.008366580121219158,
-    0.04166720062494278,
-    0.1666654348373413,
-    0.4999999701976776,
-)
-"""Coefficients of q in e^r - 1 = r + r^2 q(r)."""
-EXP = (
-    0.008319866843521595,
-    0.04188201203942299,
-    0.16666992008686066,
-    0.4999929368495941,
-    1.0,
-    1.0,
-)
-"""Coefficients of e^r to one part in 10^7: a minimax fit in which r below 0.27 count more, where
-tanh and erf need it."""
-TANH = (
-    -0.006179815623909235,
-    0.021007463335990906,
-    -0.053837429732084274,
-    0.1333245187997818,
-    -0.3333331346511841,
-)
-"""Coefficients of q in tanh(x) = x + x^3 q(x^2), up to :data:`NEAR`."""
-NEAR, ALMOST_ONE = 0.5625, 10.0
-"""Argument up to which tanh is a polynomial, and one whose tanh rounds to 1."""
-LEAST, MOST = -104.0, 89.0
-"""Arguments beyond which exp is 0 and infinity."""
 
 
 def exp(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
@@ -78,12 +56,12 @@ def tanh(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:
     """Hyperbolic tangent: a polynomial near zero, and 1 - 2 / (e^(2|x|) + 1) elsewhere."""
     x = steps.let("x", x)
     size = steps.let("size", magnitude(x))
-    t = steps.let("t", chosen(size > ALMOST_ONE, ALMOST_ONE, size, x))
+    t = steps.let("t", chosen(size > TANH_ONE, TANH_ONE, size, x))
     scale, power = small_exp(steps, 2.0 * t)
     far = 1.0 - 2.0 / (scale * power + 1.0)
     square = steps.let("square", t * t)
     near = horner(square, TANH) * (square * t) + t
-    return with_sign_of(x, chosen(size > NEAR, far, near, x))
+    return with_sign_of(x, chosen(size > TANH_FROM, far, near, x))
 
 
 def small_exp(steps: Steps, x: tir.PrimExpr) -> tuple[tir.PrimExpr, tir.PrimExpr]:
@@ -96,8 +74,8 @@ def small_exp(steps: Steps, x: tir.PrimExpr) -> tuple[tir.PrimExpr, tir.PrimExpr
 
 def _exp(steps: Steps, x: tir.PrimExpr, *, careful: bool = False) -> tir.PrimExpr:
     # Comparisons that are false for NaN, which so goes through.
-    x = steps.let("x", chosen(x > MOST, MOST, x, x))
-    x = steps.let("x", chosen(x < LEAST, LEAST, x, x))
+    x = steps.let("x", chosen(x > EXP_MOST, EXP_MOST, x, x))
+    x = steps.let("x", chosen(x < EXP_LEAST, EXP_LEAST, x, x))
     whole, rest = _reduced(steps, x, careful=careful)
     # In two steps: 2^n alone would be no normal number near either end.
     half = steps.let("half", whole >> 1)

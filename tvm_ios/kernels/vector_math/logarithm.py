@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tvm import tir
 
-from tvm_ios.kernels.vector_math.exponentials import LN2_HIGH, LN2_LOW
 from tvm_ios.kernels.vector_math.steps import (
     INFINITY,
     NAN,
@@ -15,6 +14,7 @@ from tvm_ios.kernels.vector_math.steps import (
     horner,
     special,
 )
+from tvm_ios.support.polynomials import LN2_HIGH, LN2_LOW, LOG1P
 
 __all__ = ["log"]
 
@@ -23,17 +23,6 @@ TWO_THIRDS = 0x3F2AAAAB
 EXPONENT = -(1 << 23)
 """Bits of a float32 that are its sign and exponent, as an int32."""
 LEAST_NORMAL, SHIFT = 2.0**-126, 23
-LOG1P = (
-    -0.12891684472560883,
-    0.1398443728685379,
-    -0.12184261530637741,
-    0.14005868136882782,
-    -0.16680487990379333,
-    0.20010405778884888,
-    -0.24999797344207764,
-    0.3333321511745453,
-)
-"""Coefficients of q in log(1 + f) = f - f^2 / 2 + f^3 q(f)."""
 
 
 def log(steps: Steps, x: tir.PrimExpr) -> tir.PrimExpr:

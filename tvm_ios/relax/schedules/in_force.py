@@ -13,12 +13,16 @@ import tvm
 from tvm import s_tir
 
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
+from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.injective import injective
+from tvm_ios.relax.schedules.rows import rows
+from tvm_ios.relax.schedules.turned import in_tiles, turned
 from tvm_ios.relax.schedules.window import window
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]
 
-RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window)
+RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (turned, injective, window, rows)
 """Rules in the order they are tried; each says whether it has scheduled a kernel."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute by which TVM, too, knows kernels that have their loops."""
@@ -46,6 +50,8 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
+                made = in_tiles(made)
+                made = with_arithmetic(made) if bits_may_change() else made
                 return made.with_attr(IS_SCHEDULED, True)
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels

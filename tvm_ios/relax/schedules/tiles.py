@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import tvm
 from tvm import s_tir
 
-__all__ = ["LEAST_PARALLEL", "divisor", "extents_of", "spread"]
+__all__ = ["LEAST_PARALLEL", "divisor", "extents_of", "spread", "uses", "vectors_along"]
 
 LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
@@ -29,7 +31,20 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     loops = schedule.get_loops(block)
     extents = extents_of(schedule, loops)
     *rows, last = loops
-    outer, inner = schedule.split(last, [None, divisor(extents[-1], VECTOR)])
-    schedule.vectorize(inner)
+    outer = vectors_along(schedule, last)
     if math.prod(extents) >= LEAST_PARALLEL:
         schedule.parallel(schedule.fuse(*rows, outer) if rows else outer)
+
+
+def vectors_along(schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV) -> s_tir.schedule.LoopRV:
+    """Loop over vectors that a loop over elements becomes."""
+    (extent,) = extents_of(schedule, [loop])
+    outer, inner = schedule.split(loop, [None, divisor(extent, VECTOR)])
+    schedule.vectorize(inner)
+    return outer
+
+
+def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
+    """True if an expression depends on a variable."""
+    found = tvm.tirx.analysis.undefined_vars(expression, [])
+    return any(each.same_as(variable) for each in found)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import tvm
 from tvm import s_tir
 from tvm.s_tir.dlight import normalize_prim_func
 
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, spread
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, spread, uses
 
 __all__ = ["window"]
 
@@ -95,13 +93,8 @@ def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
     if len(variables) != len(kinds):
         return False  # a sum of everything
     along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
-    places = [[_uses(piece.min, along) for piece in region.region] for region in block.reads]
+    places = [[uses(piece.min, along) for piece in region.region] for region in block.reads]
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
-
-
-def _uses(expression: Any, variable: tvm.tirx.Var) -> bool:
-    found = tvm.tirx.analysis.undefined_vars(expression, [])
-    return any(each.same_as(variable) for each in found)
 
 
 def _schedule_before(schedule: s_tir.Schedule, blocks: list[s_tir.schedule.SBlockRV]) -> None:

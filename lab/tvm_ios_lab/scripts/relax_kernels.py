@@ -1,0 +1,162 @@
+"""Operators of real networks that Relax leaves to TVM where no operator library is there.
+
+Each is a network of its own whose arrays fit the second cache. ``relax_loops`` times them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+__all__ = ["CASES", "OneKernel"]
+
+OP = relax.op
+_RANDOM = np.random.default_rng(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OneKernel:
+    """Network of one operator, or of a few that become one kernel."""
+
+    compute: Callable[..., Any]
+    """Function from the inputs to the result."""
+    shapes: Sequence[tuple[int, ...]]
+    """Shape of each input, float32."""
+    flops: int = 0
+    """Float32 operations that cannot be left out; 0 where bytes are what counts."""
+
+    def module(self) -> tvm.IRModule:
+        """The network, with inputs ``x0``, ``x1`` and so on."""
+        builder = relax.BlockBuilder()
+        inputs = [
+            relax.Var(f"x{place}", relax.TensorType(shape, "float32"))
+            for place, shape in enumerate(self.shapes)
+        ]
+        with builder.function("main", inputs):
+            with builder.dataflow():
+                result = builder.emit_output(builder.normalize(self.compute(*inputs)))
+            builder.emit_func_output(result)
+        return builder.get()
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Values for the inputs."""
+        return {
+            f"x{place}": _RANDOM.standard_normal(shape, "float32")
+            for place, shape in enumerate(self.shapes)
+        }
+
+
+def _weight(*shape: int) -> relax.Expr:
+    return relax.const(_RANDOM.standard_normal(shape, "float32"))
+
+
+def _norm(width: int) -> Callable[..., Any]:
+    return lambda x: OP.nn.layer_norm(x, _weight(width), _weight(width), axes=[-1])
+
+
+def _group_norm(x: relax.Var) -> relax.Expr:
+    return OP.nn.group_norm(x, _weight(32), _weight(32), 32, 1, [2, 3])
+
+
+def _gelu(x: relax.Var) -> relax.Expr:
+    return OP.nn.gelu(x)
+
+
+def _hardswish(x: relax.Var) -> relax.Expr:
+    three, six = relax.const(3.0, "float32"), relax.const(6.0, "float32")
+    return OP.divide(OP.multiply(x, OP.clip(OP.add(x, three), 0, 6)), six)
+
+
+def _turned(*axes: int) -> Callable[..., Any]:
+    return lambda x: OP.permute_dims(x, axes)
+
+
+def _depthwise(size: int, stride: int, layout: str, channels: int) -> Callable[..., Any]:
+    nhwc = layout == "NHWC"
+    shape = (size, size, channels, 1) if nhwc else (channels, 1, size, size)
+
+    def compute(x: relax.Var) -> relax.Expr:
+        return OP.nn.conv2d(
+            x,
+            _weight(*shape),
+            strides=stride,
+            padding=size // 2,
+            groups=channels,
+            data_layout=layout,
+            kernel_layout="HWOI" if nhwc else "OIHW",
+        )
+
+    return compute
+
+
+def _depthwise_cases() -> dict[str, OneKernel]:
+    cases = {}
+    for layout in ("NCHW", "NHWC"):
+        for size, stride, channels, side in ((3, 1, 96, 28), (3, 2, 96, 28), (5, 1, 120, 28)):
+            shape = (1, side, side, channels) if layout == "NHWC" else (1, channels, side, side)
+            cases[f"depthwise {size}x{size}, stride {stride}, {layout}"] = OneKernel(
+                _depthwise(size, stride, layout, channels),
+                [shape],
+                2 * channels * (side // stride) ** 2 * size**2,
+            )
+    return cases
+
+
+def _first(x: relax.Var) -> relax.Expr:
+    return OP.nn.conv2d(x, _weight(32, 3, 3, 3), strides=2, padding=1)
+
+
+def _resized(method: str) -> Callable[..., Any]:
+    mode = "asymmetric" if method == "nearest_neighbor" else "half_pixel"
+    return lambda x: OP.image.resize2d(
+        x, (56, 56), layout="NCHW", method=method, coordinate_transformation_mode=mode
+    )
+
+
+def _gathered(x: relax.Var) -> relax.Expr:
+    rows = _RANDOM.integers(0, 200, 128, "int64")
+    return OP.take(x, relax.const(rows), 0)
+
+
+CASES: Mapping[str, OneKernel] = MappingProxyType(
+    {
+        "softmax, rows of 128": OneKernel(lambda x: OP.nn.softmax(x), [(6, 128, 128)]),
+        "layer norm, rows of 768": OneKernel(_norm(768), [(128, 768)]),
+        "instance norm, NCHW": OneKernel(_group_norm, [(1, 32, 56, 56)]),
+        "GELU": OneKernel(_gelu, [(32, 3072)]),
+        "hardswish": OneKernel(_hardswish, [(1, 96, 28, 28)]),
+        "sigmoid": OneKernel(lambda x: OP.sigmoid(x), [(1, 96, 28, 28)]),
+        "tanh": OneKernel(lambda x: OP.tanh(x), [(32, 3072)]),
+        "add with ReLU": OneKernel(lambda x, y: OP.nn.relu(OP.add(x, y)), [(1, 96, 28, 28)] * 2),
+        "bias of channels": OneKernel(
+            lambda x, y: OP.nn.relu(OP.add(x, y)), [(1, 96, 28, 28), (1, 96, 1, 1)]
+        ),
+        "transpose of heads": OneKernel(_turned(0, 2, 1, 3), [(1, 128, 12, 64)]),
+        "transpose of keys": OneKernel(_turned(0, 2, 3, 1), [(1, 128, 12, 64)]),
+        "NCHW to NHWC": OneKernel(_turned(0, 2, 3, 1), [(1, 96, 28, 28)]),
+        "NHWC to NCHW": OneKernel(_turned(0, 3, 1, 2), [(1, 28, 28, 96)]),
+        "max pool 3x3, stride 2": OneKernel(
+            lambda x: OP.nn.max_pool2d(x, (3, 3), 2, 1), [(1, 64, 48, 48)]
+        ),
+        "average pool 2x2": OneKernel(lambda x: OP.nn.avg_pool2d(x, (2, 2), 2), [(1, 128, 28, 28)]),
+        "global average pool, NCHW": OneKernel(lambda x: OP.mean(x, [2, 3]), [(1, 1280, 7, 7)]),
+        "global average pool, NHWC": OneKernel(lambda x: OP.mean(x, [1, 2]), [(1, 7, 7, 1280)]),
+        "sum of rows": OneKernel(lambda x: OP.sum(x, [-1]), [(128, 1024)]),
+        "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
+        **_depthwise_cases(),
+        "first convolution 3x3": OneKernel(_first, [(1, 3, 112, 112)], 2 * 32 * 56 * 56 * 27),
+        "resize 2x, bilinear": OneKernel(_resized("linear"), [(1, 32, 28, 28)]),
+        "resize 2x, nearest": OneKernel(_resized("nearest_neighbor"), [(1, 32, 28, 28)]),
+        "concat of channels, NHWC": OneKernel(
+            lambda x, y: OP.nn.relu(OP.concat([x, y], 3)), [(1, 28, 28, 24), (1, 28, 28, 72)]
+        ),
+        "rows of an embedding": OneKernel(_gathered, [(200, 768)]),
+    }
+)
+"""Operators by name."""

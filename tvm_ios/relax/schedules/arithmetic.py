@@ -1,0 +1,205 @@
+"""Functions such as exp as arithmetic that a vector unit does, where TVM would call libm.
+
+Goes behind the loops. Results are within 4 ulp of the exact ones. The steps of a function are one
+expression in which what is read twice stands twice: TVM writes out variables that are bound to
+arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So functions
+of functions are bound to variables, and a function of what reads no memory stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.tirx import Select, reinterpret
+
+from tvm_ios.support import polynomials as numbers
+
+__all__ = ["calls_dear", "with_arithmetic"]
+
+Value = tirx.Expr
+SIGN, REST = -(2**31), 2**31 - 1
+"""Bits of a float32 as an int32: its sign, and all others."""
+INFINITY, NAN = 0x7F800000, 0x7FC00000
+"""Bits of two float32 that TVM's JSON cannot hold as numbers."""
+TWO_THIRDS, LEAST_NORMAL, SHIFT = 0x3F2AAAAB, 2.0**-126, 23
+"""Bits of 2/3, the least mantissa whose logarithm is taken; what scales subnormal numbers."""
+ROUNDER, ROUNDER_BITS = 1.5 * 2.0**23, 0x4B400000
+"""Number whose sum with a smaller one is rounded to an integer, and its bits."""
+BRANCH = "tirx.if_then_else"
+
+
+def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """Kernel with arithmetic in place of calls of libm, which takes one element after another.
+
+    What is computed by a condition stays, since its steps would be taken always.
+    """
+    body = tvm_ffi.structural_map(function.body, (tirx.BufferStore, _changed), order="post")
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def calls_dear(value: Value | tirx.Stmt) -> bool:
+    """True if an expression or statement calls a function that takes as long as many additions."""
+    return bool(DEAR & _called(value))
+
+
+def _changed(store: tirx.BufferStore) -> tirx.Stmt:
+    if not FUNCTIONS.keys() & (called := _called(store.value)) or BRANCH in called:
+        return store
+    bound: list[tirx.Bind] = []
+
+    def arithmetic(call: tvm.ir.Call) -> Value:
+        function = FUNCTIONS.get(_name(call))
+        if function is None or str(call.ty) != "float32" or not _reads(call):
+            return call
+        made = function(*call.args)
+        if made is None:
+            return call
+        variable = tirx.Var(f"value{len(bound)}", "float32")
+        bound.append(tirx.Bind(variable, made))
+        return variable
+
+    value = tvm_ffi.structural_map(store.value, (tvm.ir.Call, arithmetic), order="post")
+    return tirx.SeqStmt([*bound, tirx.BufferStore(store.buffer, value, store.indices)])
+
+
+def _called(value: Value | tirx.Stmt) -> set[str]:
+    """Names of the built-in functions that are called."""
+    names: set[str] = set()
+    tvm_ffi.structural_walk(value, (tvm.ir.Call, lambda call: names.add(_name(call))))
+    return names
+
+
+def _reads(value: Value) -> bool:
+    loads: list[Value] = []
+    tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, loads.append))
+    return bool(loads)
+
+
+def _name(call: tvm.ir.Call) -> str:
+    return call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+
+
+def _exp(x: Value) -> Value:
+    """Exponential: 0 of -inf, inf of inf and above 88.7, NaN of NaN, subnormal below -87.3."""
+    # Comparisons that are false for NaN, which so goes through.
+    x = _chosen(x > numbers.EXP_MOST, numbers.EXP_MOST, x)
+    x = _chosen(x < numbers.EXP_LEAST, numbers.EXP_LEAST, x)
+    whole = _rounded(x * _const(numbers.LOG2_E))
+    n = whole.astype("float32")
+    r = x - n * _const(numbers.LN2_HIGH) - n * _const(numbers.LN2_LOW)
+    rest = _horner(r, numbers.EXPM1) * (r * r) + r
+    # In two steps: 2^n alone would be no normal number near either end.
+    half = whole >> 1
+    return (rest * _power(half) + _power(half)) * _power(whole - half)
+
+
+def _small_exp(x: Value) -> Value:
+    """Exponential of -87 to 88, which nobody checks, to one part in 10^7."""
+    whole = _rounded(x * _const(numbers.LOG2_E))
+    r = x - whole.astype("float32") * _const(numbers.LN2)
+    return _power(whole) * _horner(r, numbers.EXP)
+
+
+def _sigmoid(x: Value) -> Value:
+    return 1.0 / (_exp(-x) + 1.0)
+
+
+def _tanh(x: Value) -> Value:
+    """Hyperbolic tangent: a polynomial near zero, and 1 - 2 / (e^(2|x|) + 1) elsewhere."""
+    size = _magnitude(x)
+    t = _chosen(size > numbers.TANH_ONE, numbers.TANH_ONE, size)
+    far = 1.0 - 2.0 / (_small_exp(2.0 * t) + 1.0)
+    near = _horner(t * t, numbers.TANH) * (t * t * t) + t
+    return _with_sign_of(x, _chosen(size > numbers.TANH_FROM, far, near))
+
+
+def _erf(x: Value) -> Value:
+    """Error function: 1 of inf, -1 of -inf, NaN of NaN, -0.0 of -0.0."""
+    size = _magnitude(x)
+    t = _chosen(size > numbers.ERF_ONE, numbers.ERF_ONE, size)
+    far = 1.0 - _small_exp(_horner(t, numbers.ERF_FAR) * t - t)
+    near = _horner(t * t, numbers.ERF_NEAR) * t + t
+    return _with_sign_of(x, _chosen(size > numbers.ERF_FROM, far, near))
+
+
+def _log(x: Value) -> Value:
+    """Natural logarithm: -inf of zeros, NaN below and of NaN, inf of inf; exact for subnormals."""
+    small = x < LEAST_NORMAL
+    bits = _bits(_chosen(small, x * 2.0**SHIFT, x))
+    exponent = (bits - TWO_THIRDS) & -(1 << 23)
+    f = _from_bits(bits - exponent) - 1.0
+    n = (exponent >> 23).astype("float32") - _chosen(small, float(SHIFT), 0.0)
+    curve = _horner(f, numbers.LOG1P) * (f * f * f) + n * _const(numbers.LN2_LOW) - 0.5 * (f * f)
+    value = n * _const(numbers.LN2_HIGH) + (curve + f)
+    value = _chosen(x < _special(INFINITY), value, x)
+    # Last, since both comparisons are false for NaN.
+    zero_or_below = _chosen(x.equal(_const(0.0)), -_special(INFINITY), _special(NAN))
+    return _chosen(x > 0.0, value, zero_or_below)
+
+
+def _rsqrt(x: Value) -> Value:
+    return 1.0 / tirx.sqrt(x)
+
+
+def _pow(x: Value, exponent: Value) -> Value | None:
+    times = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
+    return {2.0: x * x, 3.0: x * x * x}.get(times)
+
+
+FUNCTIONS: dict[str, Callable[..., Value | None]] = {
+    "tirx.erf": _erf,
+    "tirx.exp": _exp,
+    "tirx.log": _log,
+    "tirx.pow": _pow,
+    "tirx.rsqrt": _rsqrt,
+    "tirx.sigmoid": _sigmoid,
+    "tirx.tanh": _tanh,
+}
+DEAR = FUNCTIONS.keys() - {"tirx.pow", "tirx.rsqrt"}
+
+
+def _horner(x: Value, coefficients: Sequence[float]) -> Value:
+    return reduce(lambda total, each: total * x + each, map(_const, coefficients))
+
+
+def _const(number: float) -> Value:
+    return tirx.const(number, "float32")
+
+
+def _chosen(condition: Value, yes: object, no: object) -> Value:
+    """Value by a condition, without a branch."""
+    return Select(condition, *(_const(x) if isinstance(x, float) else x for x in (yes, no)))
+
+
+def _bits(x: Value) -> Value:
+    return reinterpret("int32", x)
+
+
+def _from_bits(bits: Value) -> Value:
+    return reinterpret("float32", bits)
+
+
+def _rounded(x: Value) -> Value:
+    """Nearest integer, of which the sum with a large number has the bits."""
+    return _bits(x + _const(ROUNDER)) - ROUNDER_BITS
+
+
+def _power(n: Value) -> Value:
+    """2^n for exponents of normal numbers."""
+    return _from_bits((n + 127) << 23)
+
+
+def _magnitude(x: Value) -> Value:
+    return _from_bits(_bits(x) & REST)
+
+
+def _with_sign_of(x: Value, size: Value) -> Value:
+    return _from_bits((_bits(x) & tirx.const(SIGN, "int32")) | _bits(size))
+
+
+def _special(bits: int) -> Value:
+    return _from_bits(tirx.const(bits, "int32"))

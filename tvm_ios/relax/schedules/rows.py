@@ -1,0 +1,138 @@
+"""Loops of kernels that sum along their rows: softmax, norms, means, sums and maxima.
+
+A row stays in the nearest cache until all is done with it. It is summed in several vectors of
+partial sums, since an addition waits for the one before; so sums are not in TVM's order.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm import s_tir
+from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
+
+from tvm_ios.relax.schedules.arithmetic import calls_dear
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, uses, vectors_along
+from tvm_ios.support.exact_bits import bits_may_change
+
+__all__ = ["rows"]
+
+PARTIAL = 64
+"""Most partial sums of a row."""
+FEW = 4
+"""Least number of partial sums."""
+TOGETHER = (4, 2, 3, 5, 7)
+"""Numbers of partial sums of which a vector makes one each, by preference."""
+
+Block = s_tir.schedule.SBlockRV
+
+
+def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors
+    """Schedule a kernel whose sums all go along the same rows; False for others."""
+    blocks = normalize_prim_func(schedule) or []
+    sums = [each for each in blocks if not each.is_injective()]
+    counts = {_rows_of(each) for each in sums}
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    if len(outputs) != 1 or len(counts) != 1 or counts <= {0} or not bits_may_change():
+        return False
+    (count,), last = counts, blocks[-1]
+    kept = [each for each in blocks[:-1] if not _is_cheap(schedule, each, count)]
+    for each in blocks[:-1]:
+        if each not in kept:
+            schedule.compute_inline(each.block_rv)
+    if not all(_lies_along(schedule.get(each.block_rv)) for each in sums):
+        return False
+    inner: list[Block] = []
+    for each in (*kept, last):
+        inner += _in_parts(schedule, each.block_rv, count) if each in sums else []
+        inner.append(each.block_rv)
+    outer = schedule.get_loops(last.block_rv)[:count]
+    elements = max(math.prod(iteration.dom for iteration in each.iters) for each in blocks)
+    row = schedule.fuse(*outer) if count > 1 else outer[0]
+    for block in reversed(inner[:-1]):
+        schedule.compute_at(block, row)
+    # Only whole reductions may be made parallel, so they are cut behind this.
+    if elements >= LEAST_PARALLEL:
+        schedule.parallel(row)
+    for block in inner:
+        _write_in_vectors(schedule, block)
+    return True
+
+
+def _rows_of(found: SBlockInfo) -> int:
+    """Loops over rows of a sum, behind which are those along a row; 0 of any other sum."""
+    kinds = "".join(each.kind for each in found.iters)
+    rows = kinds.count("S")
+    return rows if kinds == "S" * rows + "R" * (len(kinds) - rows) else 0
+
+
+def _is_cheap(schedule: s_tir.Schedule, found: SBlockInfo, count: int) -> bool:
+    """True if elements take less time to compute again than to keep."""
+    block = schedule.get(found.block_rv)
+    return found.is_injective() and len(found.iters) > count and not calls_dear(block.body)
+
+
+def _lies_along(block: s_tir.SBlock) -> bool:
+    """True if a sum goes along what it reads: its last variable is in the last place alone."""
+    along = block.iter_vars[-1].var
+    places = [[uses(piece.min, along) for piece in region.region] for region in block.reads]
+    return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
+
+
+def _lies_together(block: s_tir.SBlock, count: int) -> bool:
+    """True if so many last variables are whole last axes of what is read, in their order."""
+    last = [each.var for each in block.iter_vars[-count:]]
+    return all(
+        len(region.region) >= count
+        and all(
+            piece.min.same_as(variable) and int(extent) == int(iteration.dom.extent)
+            for piece, variable, extent, iteration in zip(
+                region.region[-count:],
+                last,
+                region.source.ty.shape[-count:],
+                block.iter_vars[-count:],
+                strict=True,
+            )
+        )
+        for region in block.reads
+        if any(uses(piece.min, variable) for piece in region.region for variable in last)
+    )
+
+
+def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]:
+    """Blocks of the partial sums of a block, each summed up in the next one, the last in itself."""
+    along = schedule.get_loops(block)[count:]
+    if len(along) > 1 and _lies_together(schedule.get(block), len(along)):
+        along = [schedule.fuse(*along)]
+    extents = extents_of(schedule, along)
+    # LLVM takes sums in vectors of other lengths apart.
+    most = min(PARTIAL, math.prod(extents) // 2)
+    width = math.gcd(extents[-1], 1 << most.bit_length() - 1)
+    width = width if width >= FEW else divisor(extents[-1], most)
+    parts: list[Block] = []
+    while width >= FEW:
+        _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
+        parts.append(schedule.rfactor(inner, -1))
+        width //= next((each for each in TOGETHER if width % each == 0), width)
+    return parts
+
+
+def _write_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
+    """Make vectors of the elements of a row that a block writes."""
+    loops = schedule.get_loops(block)[1:]
+    reduces = schedule.get(block).init is not None
+    if loops and not reduces:
+        vectors_along(schedule, loops[-1])
+    if not loops or not reduces:
+        return
+    vector, *summed = loops
+    # Partial sums at constant places lie in registers.
+    for loop in summed or loops:
+        if extents_of(schedule, [loop])[0] <= max(TOGETHER):
+            schedule.unroll(loop)
+    if not summed:
+        return
+    schedule.reorder(*summed, vector)
+    schedule.vectorize(vector)
+    first = schedule.decompose_reduction(block, summed[0])
+    schedule.vectorize(schedule.get_loops(first)[-1])
