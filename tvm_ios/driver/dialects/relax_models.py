@@ -1,4 +1,4 @@
-"""Models as users name them, in Relax: ONNX alone."""
+"""Models as users name them, in Relax: ONNX alone; what names a call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.frontends.onnx import import_onnx
+from tvm_ios.relax.model_digest import valued_model_digest
+from tvm_ios.relax.target import resolve_target
 
-__all__ = ["imported", "named_model"]
+__all__ = ["contexts_around", "imported", "named_model", "target_text", "valued_model_digest"]
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any]]:
@@ -27,3 +29,13 @@ def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> No
         f"{name!r} is no {ONNX_SUFFIX} file, and networks by name and files of Relay are for a TVM "
         "with Relay; give an ONNX file, in Python a module of Relax, or --dialect relay"
     )
+
+
+def target_text(target: Any) -> str:
+    """Text of a target."""
+    return str(resolve_target(target))
+
+
+def contexts_around() -> tuple[()]:
+    """Tuners whose records are in force around the call, of which there are none."""
+    return ()

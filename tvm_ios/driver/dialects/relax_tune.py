@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -28,12 +27,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
-__all__ = ["bfloat16_products", "records_around", "tune_race", "tuned"]
-
-
-def tuned(given: TuneCall) -> CompiledModel:
-    """Winner of a race; results of Relax are not kept for equal calls, but their prices are."""
-    return tune_race(given).kept
+__all__ = ["bfloat16_products", "records_around", "tune_race"]
 
 
 def tune_race(given: TuneCall) -> TuneRace:

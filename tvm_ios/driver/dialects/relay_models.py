@@ -1,4 +1,4 @@
-"""Models as users name them, in Relay: our networks, ONNX, and files of Relay."""
+"""Models as users name them, in Relay: our networks, ONNX, files of Relay; what names a call."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
-from tvm_ios.relay.inputs import weight_inputs
+from tvm_ios.relay.context import valued_model_digest
+from tvm_ios.relay.inputs import resolve_target, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 from tvm_ios.relay.module_attributes import with_rest
 from tvm_ios.support.near_name import did_you_mean
+from tvm_ios.tuning.records.record_lookup import contexts_around
 
-__all__ = ["imported", "named_model"]
+__all__ = ["contexts_around", "imported", "named_model", "target_text", "valued_model_digest"]
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
@@ -55,3 +57,9 @@ def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> An
         )
     shapes.require_none(name)
     return read_model(path, params)
+
+
+def target_text(target: Any) -> str:
+    """Text of a target, its host included."""
+    resolved = resolve_target(target)
+    return str(resolved) if resolved.host is None else f"{resolved} for {resolved.host}"
