@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 from tvm_ios.cost.call_database import database_for_call
@@ -37,8 +36,6 @@ def tune_race(given: TuneCall) -> TuneRace:
     """
     _require_relax(given)
     options, budget, device = given.options, given.time_budget, LocalCpu()
-    # Efficiencies that prices are predicted with are those of Relay's kernels.
-    measure, search = replace(options.measure, predict=False), options.search
     target = resolve_target(given.target)
     build = options.build
     choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
@@ -51,7 +48,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         gate=gate_around(OpenGate(most_cores=default_lanes())),
         budget=budget,
         compare=options.compare,
-        measure=measure,
+        measure=options.measure,
         answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
     )
     layouts = ModelLayouts(
@@ -63,8 +60,8 @@ def tune_race(given: TuneCall) -> TuneRace:
     laid_out = layouts.fastest(call, race_forms=build.race_forms)
     built = laid_out.built
     with call.open() as session:
-        memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
-        main = schedule_build(built, session, call, search)
+        memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
+        main = schedule_build(built, session, call, options.search)
         racers = memory.fitting(racers_of(main, session, call))
         racers = fitting_racers(racers, main.sequential_ns, call)
         raced = run_last_race(racers, session, call)
