@@ -5,12 +5,12 @@ Run from the root of a checkout:
     python -m tvm_ios_lab.scripts.efficiencies NETWORK…   # measures, adds to the samples
     python -m tvm_ios_lab.scripts.efficiencies            # the table of the samples that are there
 
-A network is an ONNX file, or in Relay a name, with settings behind a colon:
-``bert_base:layers=2``. The dialect is that of the TVM that is found; ``TVM_IOS_TVM=path`` finds one
-with Relax. Each is built in the form that ``tune`` chooses without a race, and each of its operators
-priced by every maker, with and without help: the least of several short samples, which others on the
-machine disturb least. Samples go to ``lab/results/efficiencies_DIALECT.json``, and the table made of
-all of them to ``tvm_ios/cost/efficiencies_DIALECT.json``. What is printed holds predictions against
+A network is an ONNX file, or in Relay a name, with settings behind a colon: ``bert_base:layers=2``.
+The dialect is that of the TVM that is found; ``TVM_IOS_TVM=path`` finds one with Relax. Each is
+built in the form that ``tune`` chooses without a race, and each of its operators priced by every
+maker, with and without help: the least of several short samples, which others on the machine
+disturb least. Samples go to ``lab/results/efficiencies_DIALECT.json``, and the table made of all of
+them to ``tvm_ios/cost/efficiencies_DIALECT.json``. What is printed holds predictions against
 measured prices by kind; each network's are predicted without its own samples. On another processor
 all begins anew.
 """
