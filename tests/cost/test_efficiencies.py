@@ -58,6 +58,30 @@ def test_convolutions_with_channels_last_are_a_kind_of_their_own():
     assert kind_of(in_layout("NCHW16c/OIHW16i16o")) == kind_of(operator()) == "conv2d"
 
 
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [
+        ("conv2d_add_relu_add", "conv2d"),
+        ("max_pool2d", "max_pool2d"),
+        ("add_relu", "add"),
+        ("concatenate_add", "concatenate"),
+        ("matmul_divide_where", "matmul"),
+        ("relu", "relu"),
+        ("transpose_addition", "transpose_addition"),
+    ],
+)
+def test_what_follows_the_first_is_no_other_kind(kind, first):
+    assert kind_of(operator(kind=kind)) == first
+
+
+def test_a_kind_with_channels_last_is_its_kind_where_no_row_tells():
+    last = operator(1 << 24, convolution=replace(CONV, layout="NHWC/HWIO//float32/float32/float32"))
+    pooled = [row(0.8), row(0.1, kind="dense")]
+    assert Efficiencies(pooled).of(last, "tvm") == row(0.8)
+    own = row(0.3, kind=kind_of(last))
+    assert Efficiencies([*pooled, own]).of(last, "tvm") == own
+
+
 def test_the_nearest_class_answers():
     table = Efficiencies(
         [
@@ -110,8 +134,9 @@ def test_a_table_is_written_and_read_strictly():
         Efficiencies.from_json(text.replace('"medium"', '"huge"', 1))
 
 
-def test_the_shipped_table_is_sound():
-    rows = Efficiencies.shipped().rows
+@pytest.mark.parametrize("dialect", ["relay", "relax"])
+def test_a_shipped_table_is_sound(dialect):
+    rows = Efficiencies.shipped(dialect).rows
     assert {"tvm", "onednn"} <= {each.maker for each in rows}
     assert len({(each.kind, each.balance, each.size, each.maker) for each in rows}) == len(rows)
     for each in rows:

@@ -1,13 +1,14 @@
 """Efficiencies of makers by kind and shape of operators: what share of its bound a kernel reaches.
 
-Comes before any price: with the speeds of a lane they predict one. The table beside this file was
-measured on networks of the catalogue, by ``tvm_ios_lab.scripts.efficiencies``.
+Comes before any price: with the speeds of a lane they predict one. The tables beside this file, one
+for each dialect of TVM, were measured on networks, by ``tvm_ios_lab.scripts.efficiencies``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -21,7 +22,6 @@ from tvm_ios.support.json_nouns import noun_from
 from tvm_ios.support.stored_value import parse_json
 
 __all__ = [
-    "SHIPPED",
     "UNKNOWN",
     "Balance",
     "Efficiencies",
@@ -30,10 +30,20 @@ __all__ = [
     "Size",
     "Spread",
     "kind_of",
+    "table_of",
 ]
 
-SHIPPED = Path(__file__).with_name("efficiencies.json")
-"""Table that comes with the library."""
+FOLLOWING = re.compile(
+    "_(?:add|subtract|multiply|divide|maximum|minimum|power|negative|relu|leakyrelu|clip|sigmoid|"
+    "tanh|gelu|silu|softplus|erf|exp|log|sqrt|rsqrt|where|less|cast|reshape|squeeze)(?:_|$).*"
+)
+"""End of a kind of Relax, whose kernels name all that they compute: what costs next to nothing
+behind the first."""
+
+
+def table_of(dialect: str) -> Path:
+    """File with the table for a dialect, which comes with the library: its kernels are its own."""
+    return Path(__file__).with_name(f"efficiencies_{dialect}.json")
 
 
 class Balance(Enum):
@@ -126,13 +136,20 @@ class Efficiency:
 
 
 def kind_of(operator: Operator) -> str:
-    """Kind of an operator, with its layout where that decides who is fast."""
-    convolution = operator.convolution
+    """Kind of what an operator computes first, with its layout where that decides who is fast."""
+    kind, convolution = FOLLOWING.sub("", operator.kind), operator.convolution
     if convolution is not None and convolution.layout.startswith("NHWC"):
-        return f"{operator.kind}, channels last"
-    return operator.kind
+        return f"{kind}{CHANNELS_LAST}"
+    return kind
 
 
+def _kinds(operator: Operator) -> tuple[str, ...]:
+    """Kinds whose rows may answer for an operator, the nearest first; the empty one has all."""
+    kind = kind_of(operator)
+    return tuple(dict.fromkeys((kind, kind.removesuffix(CHANNELS_LAST), "")))
+
+
+CHANNELS_LAST = ", channels last"
 UNKNOWN = Spread(faster=3.0, slower=3.0)
 """Spread where no row is of the maker."""
 _Key = tuple[str, Balance | None, Size | None, str]
@@ -145,8 +162,9 @@ class Efficiencies:
         self.rows = tuple(rows)
         pools: dict[_Key, list[Efficiency]] = defaultdict(list)
         for row in self.rows:
-            for key in _keys(row.kind, row.balance, row.size, row.maker):
-                pools[key].append(row)
+            for kind in (row.kind, ""):
+                pools[kind, row.balance, row.size, row.maker].append(row)
+                pools[kind, None, None, row.maker].append(row)
         self._pooled = {key: _pooled(key, pool) for key, pool in pools.items()}
 
     def of(self, operator: Operator, maker: str) -> Efficiency:
@@ -155,7 +173,11 @@ class Efficiencies:
         First the kind in its class, then the kind, then all kinds in that class, then all.
         """
         shape = ShapeClass.of(operator)
-        keys = _keys(kind_of(operator), shape.balance, shape.size, maker)
+        keys = [
+            key
+            for kind in _kinds(operator)
+            for key in ((kind, shape.balance, shape.size, maker), (kind, None, None, maker))
+        ]
         found = (self._pooled[key] for key in keys if key in self._pooled)
         unknown = Efficiency(
             kind="",
@@ -188,9 +210,9 @@ class Efficiencies:
 
     @classmethod
     @cache
-    def shipped(cls) -> Self:
-        """Table that comes with the library."""
-        return cls.from_json(SHIPPED.read_text("utf-8"))
+    def shipped(cls, dialect: str) -> Self:
+        """Table for a dialect that comes with the library."""
+        return cls.from_json(table_of(dialect).read_text("utf-8"))
 
 
 def _record(row: Efficiency) -> dict[str, Any]:
@@ -198,16 +220,6 @@ def _record(row: Efficiency) -> dict[str, Any]:
         name: value.value if isinstance(value, Enum) else value
         for name, value in asdict(row).items()
     }
-
-
-def _keys(kind: str, balance: Balance | None, size: Size | None, maker: str) -> tuple[_Key, ...]:
-    """Keys of the pools that a row belongs to, the finest first."""
-    return (
-        (kind, balance, size, maker),
-        (kind, None, None, maker),
-        ("", balance, size, maker),
-        ("", None, None, maker),
-    )
 
 
 def _pooled(key: _Key, rows: list[Efficiency]) -> Efficiency:

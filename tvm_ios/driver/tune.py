@@ -16,6 +16,7 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.given_inputs import arrays_of
+from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.onnx_file import is_onnx_model
@@ -194,8 +195,11 @@ def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any
 def tuned(given: TuneCall) -> CompiledModel:
     """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
     require_options(given.options)
-    model: CompiledModel = _dialect().tuned(given)
-    return model
+    call = KeptCall.of(given)
+    if (known := call.find()) is not None:
+        return known
+    raced = tune_race(given)
+    return call.keep(raced.kept, certain=raced.certain)
 
 
 def tune_race(given: TuneCall) -> TuneRace:

@@ -23,6 +23,7 @@ from tvm_ios.profile.measuring_call import profile_context
 from tvm_ios.profile.operator_prices import OperatorPrice, OperatorPrices
 from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.profile.stage_kernels import StageKernels
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.time_budget import TimeBudget
 
 __all__ = ["LONG_FLOPS", "MeasuredKernels", "measure_operators"]
@@ -94,7 +95,7 @@ class MeasuredKernels:
         return PricePredictor(
             speeds=self.runner.session.device.speeds,
             lanes=self.runner.lanes,
-            efficiencies=Efficiencies.shipped(),
+            efficiencies=Efficiencies.shipped(DIALECT),
         )
 
     def predicted(self) -> OperatorPrices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -180,12 +181,20 @@ def _compile(extraction: Extraction, target: tvm.target.Target) -> tvm.runtime.M
             name = call.call.args[0].name_hint
             kernels[name] = function.with_attr("global_symbol", name)
     try:
-        return tvm.tirx.build(tvm.IRModule(kernels), target=target)
+        return _in_machine_code(tvm.tirx.build(tvm.IRModule(kernels), target=target))
     except (RuntimeError, ValueError) as error:
         raise ModelError(
             f"TVM cannot compile this module for target {str(target)!r}: "
             f"{str(error).splitlines()[-1]}"
         ) from error
+
+
+def _in_machine_code(library: tvm.runtime.Module) -> tvm.runtime.Module:
+    """The kernels as an object file in memory; LLVM would make it anew for each export."""
+    with tempfile.TemporaryDirectory(prefix="tvm-ios-") as folder:
+        path = f"{folder}/kernels.o"
+        library.write_to_file(path)
+        return tvm.runtime.load_static_library(path, [])
 
 
 @dataclass(slots=True)

@@ -16,23 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import auto_scheduler, autotvm, relay
 from tvm.ir.transform import PassContext
 
+from tvm_ios.cost.array_digest import digest_with_values
 from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.kernels.lowering_context import nested_context
 from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 from tvm_ios.relay.module_attributes import parts_of, rest_of
+from tvm_ios.runtime.base.entered_context import caller_entered_a_context
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
     "ANSOR_SWITCH",
     "applied_records_digest",
-    "caller_entered_a_context",
     "dispatch_contexts",
     "model_digest",
     "offline_tophub",
@@ -49,29 +49,6 @@ _LOG = logging.getLogger(__name__)
 ANSOR_SWITCH = "relay.backend.use_auto_scheduler"
 """Key in a PassContext's configuration that makes TVM compile with Ansor's records."""
 TVM_LOGGERS = ("autotvm", "strategy", "te_compiler", "topi")
-DEFAULT_OPT_LEVEL = 2
-"""Level of the context that TVM has when nobody entered one."""
-
-
-def caller_entered_a_context() -> bool:
-    """True if the caller has entered a PassContext, which may look like TVM's own."""
-    current = PassContext.current()
-    if (
-        current.opt_level != DEFAULT_OPT_LEVEL
-        or len(current.required_pass)
-        or len(current.disabled_pass)
-        or len(current.instruments)
-        or len(current.config)
-    ):
-        return True
-    # One that is entered may look like TVM's own. Only the stack knows, and TVM refuses to leave a
-    # context that is not on it. There are no instruments here that would notice.
-    try:
-        current.__exit__(None, None, None)
-    except tvm.TVMError:
-        return False
-    current.__enter__()
-    return True
 
 
 @contextmanager
@@ -215,12 +192,8 @@ def valued_model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> 
     inputs = [f"{each.name_hint}: {each.type_annotation}" for each in mod["main"].params]
     rest = rest_of(mod)
     named = (inputs, rest and rest.to_bytes(), parts_of(mod))
-    digest = hashlib.sha256(repr((model_digest(mod, params), params is None, named)).encode())
-    for array in (*_constants(mod), *(weights[name] for name in sorted(weights))):
-        values = np.ascontiguousarray(array.numpy() if hasattr(array, "numpy") else array)
-        digest.update(f"{values.dtype} {np.shape(array)}".encode())
-        digest.update(values.reshape(-1).view("uint8").data)
-    return digest.hexdigest()
+    text = repr((model_digest(mod, params), params is None, named))
+    return digest_with_values(text, _constants(mod), weights)
 
 
 def _constants(mod: tvm.IRModule) -> list[Any]:

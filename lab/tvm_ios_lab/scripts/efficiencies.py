@@ -5,12 +5,14 @@ Run from the root of a checkout:
     python -m tvm_ios_lab.scripts.efficiencies NETWORK…   # measures, adds to the samples
     python -m tvm_ios_lab.scripts.efficiencies            # the table of the samples that are there
 
-A network is a name, with settings behind a colon: ``bert_base:layers=2``. Each is built in the form
-that ``tune`` chooses, and each of its operators priced by every maker, with and without help: the
-least of several short samples, which others on the machine disturb least. Samples go to
-``lab/results/efficiencies.json``, and the table made of all of them to
-``tvm_ios/cost/efficiencies.json``. What is printed holds predictions against measured prices by
-kind; each network's are predicted without its own samples. On another processor all begins anew.
+A network is an ONNX file, or in Relay a name, with settings behind a colon: ``bert_base:layers=2``.
+The dialect is that of the TVM that is found; ``TVM_IOS_TVM=path`` finds one with Relax. Each is
+built in the form that ``tune`` chooses without a race, and each of its operators priced by every
+maker, with and without help: the least of several short samples, which others on the machine
+disturb least. Samples go to ``lab/results/efficiencies_DIALECT.json``, and the table made of all of
+them to ``tvm_ios/cost/efficiencies_DIALECT.json``. What is printed holds predictions against
+measured prices by kind; each network's are predicted without its own samples. On another processor
+all begins anew.
 """
 
 from __future__ import annotations
@@ -21,18 +23,19 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tvm_ios.cli.measuring import prepare_process
 from tvm_ios.core.graph import Convolution, Operator
 from tvm_ios.cost.efficiencies import (
-    SHIPPED,
     Efficiencies,
     Efficiency,
     ShapeClass,
     Spread,
     kind_of,
+    table_of,
 )
 from tvm_ios.host import processor_name
 from tvm_ios.host.lane_speeds import LaneSpeeds, lane_speeds
@@ -43,7 +46,6 @@ from tvm_ios.report.table import Table
 from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.places import RESULTS
 
-FILE = RESULTS / "efficiencies.json"
 SHORT = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.3, mode=ModeOptions(patience_s=0.0))
 """Options of a pass over all prices."""
 PASSES = 12
@@ -108,20 +110,24 @@ def main() -> None:
     parser.add_argument("--without-libraries", action="store_true", help="TVM's kernels only")
     parser.add_argument("--database", help="profile database (default: the usual one)")
     arguments = parser.parse_args()
-    prepare_process(None)
+    prepare_process(None, relay=False)
+    from tvm_ios.runtime.base.tvm_names import DIALECT  # noqa: PLC0415
+
+    file = RESULTS / f"efficiencies_{DIALECT}.json"
     speeds = lane_speeds()
     if speeds is None:
         parser.error("the speeds of a lane need a C compiler; install one")
-    stored: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    stored: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if stored and stored["machine"]["processor"] == processor_name():
         speeds = LaneSpeeds(**stored["speeds"])
     elif arguments.networks:
         stored = {"samples": []}
     else:
-        parser.error(f"{FILE} has no samples of this processor; name networks to measure")
+        parser.error(f"{file} has no samples of this processor; name networks to measure")
     samples = [Sample(**each) for each in stored["samples"]]
     for name in arguments.networks:
-        title = f"{name}, TVM only" if arguments.without_libraries else name
+        short = Path(name).stem
+        title = f"{short}, TVM only" if arguments.without_libraries else short
         found = list(_measured(name, title, arguments))
         print(f"{title}: {len(found)} prices", flush=True)
         samples = [each for each in samples if each.network != title] + found
@@ -129,19 +135,14 @@ def main() -> None:
         stored = origin | {"speeds": asdict(speeds), "samples": [asdict(each) for each in samples]}
         rows = ",\n".join(json.dumps(each) for each in stored["samples"])
         head = json.dumps({name: each for name, each in stored.items() if name != "samples"})
-        FILE.write_text(f'{head[:-1]},\n"samples": [\n{rows}\n]}}\n')
+        file.write_text(f'{head[:-1]},\n"samples": [\n{rows}\n]}}\n')
     origin = {name: stored[name] for name in ("command", "commit", "machine", "taken_at")}
-    SHIPPED.write_text(Efficiencies(rows_of(samples, speeds)).to_json(origin))
+    table_of(DIALECT).write_text(Efficiencies(rows_of(samples, speeds)).to_json(origin))
     print(held_against(samples, speeds).as_markdown())
 
 
 def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[Sample]:
-    """Prices of a network of the catalogue, each distinct operator once."""
-    from tvm_ios.devices.library_choice import LibraryChoice  # noqa: PLC0415
-    from tvm_ios.models import by_name  # noqa: PLC0415
-    from tvm_ios.profile.build_candidates import changes_for  # noqa: PLC0415
-    from tvm_ios.profile.fastest_build import build_fastest  # noqa: PLC0415
-    from tvm_ios.profile.image_form import form_by_prices  # noqa: PLC0415
+    """Prices of a network, each distinct operator once."""
     from tvm_ios.profile.measured_kernels import (  # noqa: PLC0415
         MeasuredKernels,
         measure_operators,
@@ -149,20 +150,8 @@ def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[
     from tvm_ios.profile.measuring_call import MeasuringCall  # noqa: PLC0415
     from tvm_ios.profile.stage_kernels import StageKernels  # noqa: PLC0415
 
-    network, _, settings = name.partition(":")
-    given = dict(each.split("=") for each in settings.split(",") if each)
-    mod, params = by_name(network)(**{key: int(value) for key, value in given.items()})
     call = MeasuringCall.here(lanes=arguments.lanes, database=arguments.database)
-    names = () if arguments.without_libraries else None
-    libraries = LibraryChoice(target=None, names=names).installed()
-    changes = changes_for(
-        call.device.traits,
-        pad_channels=True,
-        race_forms=False,
-        libraries=libraries,
-        choose_form=form_by_prices(call, libraries),
-    )
-    built = build_fastest(mod, params, None, call, changes=changes, libraries=libraries).built
+    built = _built(name, call, () if arguments.without_libraries else None)
     with (
         call.open() as session,
         StageKernels(built, lanes=call.lanes, session=session, database=call.database) as runner,
@@ -191,6 +180,44 @@ def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[
                     helped_ns=min(prices[maker][index].helped_ns for prices in passes),
                     lanes=call.lanes,
                 )
+
+
+def _built(name: str, call: Any, libraries: tuple[str, ...] | None) -> Any:
+    """Build of a network in the form that ``tune`` chooses without a race."""
+    from tvm_ios.devices.library_choice import LibraryChoice  # noqa: PLC0415
+    from tvm_ios.driver.model_source import ModelSource  # noqa: PLC0415
+    from tvm_ios.runtime.base.tvm_names import DIALECT  # noqa: PLC0415
+
+    installed = LibraryChoice(target=None, names=libraries).installed()
+    if DIALECT == "relax":
+        from tvm_ios.driver.dialects.relax_layout import ModelLayouts  # noqa: PLC0415
+        from tvm_ios.relax.target import resolve_target  # noqa: PLC0415
+
+        source, target = ModelSource.of(name), resolve_target(None)
+        layouts = ModelLayouts(
+            mod=source.mod, params=source.params, target=target, libraries=installed
+        )
+        return layouts.fastest(call, race_forms=False).built
+    from tvm_ios.models import by_name  # noqa: PLC0415
+    from tvm_ios.profile.build_candidates import changes_for  # noqa: PLC0415
+    from tvm_ios.profile.fastest_build import build_fastest  # noqa: PLC0415
+    from tvm_ios.profile.image_form import form_by_prices  # noqa: PLC0415
+
+    if Path(name).suffix:
+        source = ModelSource.of(name)
+        mod, params = source.mod, source.params
+    else:
+        network, _, settings = name.partition(":")
+        given = dict(each.split("=") for each in settings.split(",") if each)
+        mod, params = by_name(network)(**{key: int(value) for key, value in given.items()})
+    changes = changes_for(
+        call.device.traits,
+        pad_channels=True,
+        race_forms=False,
+        libraries=installed,
+        choose_form=form_by_prices(call, installed),
+    )
+    return build_fastest(mod, params, None, call, changes=changes, libraries=installed).built
 
 
 def rows_of(samples: Iterable[Sample], speeds: LaneSpeeds) -> list[Efficiency]:

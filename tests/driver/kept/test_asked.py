@@ -120,3 +120,16 @@ def test_without_its_database_a_result_is_not_taken(asked, make_result):
         TuneOptions(compare=CompareOptions(reuse=False)),
     ):
         assert replace(asked, options=options).find(key) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "kept"),
+    [
+        ('{"kind": "llvm", "mcpu": "haswell"}', True),
+        ('{"kind": "cuda"}', False),
+        ('{"kind": ', False),
+        ("cuda", False),
+    ],
+)
+def test_results_of_cpus_are_kept_in_words_and_in_json(asked, target, kept):
+    assert bool(replace(asked, target=target).key()) is kept

@@ -23,6 +23,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.report.contestants import Contestant
+from tvm_ios.search.options import SearchOptions
 
 CALM = ModeOptions(patience_s=0.0, slow_ratio=1e9, slow_ns=0)
 OPTIONS = TuneOptions(
@@ -132,6 +133,21 @@ def test_prices_are_kept_for_equal_calls(tmp_path):
     again = tvm_ios.tune(mod, None, TARGET, **call).report()
     assert first.from_database == 0
     assert again.from_database > 0
+
+
+def test_quick_predicts_instead_of_measuring(tmp_path):
+    mod, value = inception_block()
+    options = replace(
+        OWN_KERNELS,
+        measure=replace(OPTIONS.measure, predict=True),
+        search=SearchOptions(list_only=True),
+    )
+    tuned = tvm_ios.tune(mod, None, TARGET, lanes=2, options=options, database=tmp_path / "db")
+    report = tuned.report()
+    assert any("are predictions by the speeds of a lane" in note for note in report.notes)
+    assert report.measured == 0  # nobody else computes, so no price is close to another
+    answer = answers(prepare(mod, None, TARGET).module, value)[0]
+    np.testing.assert_array_equal(ran(tuned, value), answer)
 
 
 @pytest.mark.parametrize("as_file", [True, False])

@@ -1,4 +1,4 @@
-"""Files of models in Relax: ONNX alone."""
+"""Files of models in Relax, which are ONNX alone, and what names a call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ import tvm
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.frontends.onnx import import_onnx
+from tvm_ios.relax.model_digest import valued_model_digest
+from tvm_ios.relax.target import resolve_target
 
-__all__ = ["FILE_SUFFIXES", "imported", "read_file"]
+__all__ = [
+    "FILE_SUFFIXES",
+    "contexts_around",
+    "imported",
+    "read_file",
+    "target_text",
+    "valued_model_digest",
+]
 
 FILE_SUFFIXES = (ONNX_SUFFIX,)
 """Endings of files that are read."""
@@ -29,3 +38,13 @@ def read_file(path: Path, params: str | Path | None) -> NoReturn:
         f"{str(path)!r} is no {ONNX_SUFFIX} file, and files of Relay are for a TVM with Relay; "
         "give an ONNX file, in Python a module of Relax, or --dialect relay"
     )
+
+
+def target_text(target: Any) -> str:
+    """Text of a target."""
+    return str(resolve_target(target))
+
+
+def contexts_around() -> tuple[()]:
+    """Tuners whose records are in force around the call, of which there are none."""
+    return ()

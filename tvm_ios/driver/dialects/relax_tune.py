@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
-from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -30,12 +28,7 @@ from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
-__all__ = ["bfloat16_products", "records_around", "tune_race", "tuned"]
-
-
-def tuned(given: TuneCall) -> CompiledModel:
-    """Winner of a race; results of Relax are not kept for equal calls, but their prices are."""
-    return tune_race(given).kept
+__all__ = ["bfloat16_products", "records_around", "tune_race"]
 
 
 def tune_race(given: TuneCall) -> TuneRace:
@@ -58,8 +51,6 @@ def tune_race(given: TuneCall) -> TuneRace:
 
 def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
-    # Efficiencies that prices are predicted with are those of Relay's kernels.
-    measure, search = replace(options.measure, predict=False), options.search
     target = resolve_target(given.target)
     build = options.build
     choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
@@ -72,7 +63,7 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         gate=gate_around(OpenGate(most_cores=default_lanes())),
         budget=budget,
         compare=options.compare,
-        measure=measure,
+        measure=options.measure,
         answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
     )
     layouts = ModelLayouts(
@@ -84,8 +75,8 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     laid_out = layouts.fastest(call, race_forms=build.race_forms)
     built = laid_out.built
     with call.open() as session:
-        memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
-        main = schedule_build(built, session, call, search)
+        memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
+        main = schedule_build(built, session, call, options.search)
         racers = memory.fitting(racers_of(main, session, call))
         racers = fitting_racers(racers, main.sequential_ns, call)
         raced = run_last_race(racers, session, call)

@@ -1,4 +1,4 @@
-"""Models as users name them, in Relay: our networks, ONNX, and files of Relay."""
+"""Models as users name them, in Relay: our networks, ONNX, files of Relay; what names a call."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import tvm
 
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.inputs import weight_inputs
+from tvm_ios.relay.context import valued_model_digest
+from tvm_ios.relay.inputs import resolve_target, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 from tvm_ios.relay.module_attributes import with_rest
+from tvm_ios.tuning.records.record_lookup import contexts_around
 
-__all__ = ["FILE_SUFFIXES", "imported", "read_file"]
+__all__ = [
+    "FILE_SUFFIXES",
+    "contexts_around",
+    "imported",
+    "read_file",
+    "target_text",
+    "valued_model_digest",
+]
 
 FILE_SUFFIXES = (*MODEL_SUFFIXES, ONNX_SUFFIX)
 """Endings of files that are read."""
@@ -39,3 +48,9 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
 def read_file(path: Path, params: str | Path | None) -> Any:
     """Module and parameters of a file that is not ONNX."""
     return read_model(path, params)
+
+
+def target_text(target: Any) -> str:
+    """Text of a target, its host included."""
+    resolved = resolve_target(target)
+    return str(resolved) if resolved.host is None else f"{resolved} for {resolved.host}"

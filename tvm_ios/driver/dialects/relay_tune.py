@@ -12,7 +12,6 @@ import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
@@ -23,7 +22,6 @@ from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.given_inputs import require_inputs
-from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.taken_rest import taken_rest
@@ -71,16 +69,7 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["bfloat16_products", "measuring_device", "records_around", "tune_race", "tuned"]
-
-
-def tuned(given: TuneCall) -> CompiledModel:
-    """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
-    call = KeptCall.of(given)
-    if (known := call.find()) is not None:
-        return known
-    raced = tune_race(given)
-    return call.keep(raced.kept, certain=raced.certain)
+__all__ = ["bfloat16_products", "measuring_device", "records_around", "tune_race"]
 
 
 @shared_workers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -73,7 +74,7 @@ class Asked:
         """Key of the result; empty where it is not kept."""
         if KeptResults().is_off or self.options.device.is_remote:
             return ""
-        if self.target and self.target.split()[0] != CPU:
+        if self.target and _kind(self.target) != CPU:
             return ""
         return digest_of(
             {
@@ -130,6 +131,16 @@ class Asked:
             strategy.value for strategy in options.search.strategies
         )
         return record
+
+
+def _kind(target: str) -> str:
+    """Kind of a target in words or in JSON; empty where that is broken."""
+    if not target.startswith("{"):
+        return target.split(maxsplit=1)[0]
+    try:
+        return str(json.loads(target).get("kind"))
+    except ValueError:  # whoever reads it next says what is wrong
+        return ""
 
 
 def _file_digests(files: str | Path | Sequence[str | Path] | None) -> list[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import tvm
 
@@ -22,10 +24,9 @@ from tvm_ios.driver.given_inputs import digest_of_inputs
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.store import Kept, KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import TuneCall
-from tvm_ios.relay.context import caller_entered_a_context, valued_model_digest
-from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.report.tune_report import TuneReport
-from tvm_ios.tuning.records.record_lookup import contexts_around
+from tvm_ios.runtime.base.entered_context import caller_entered_a_context
+from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["KeptCall"]
 
@@ -79,10 +80,11 @@ class KeptCall:
 
 def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
     """The call with digests of what it holds; None where it depends on more than files tell."""
+    dialect = _dialect()
     if (
         not isinstance(call.mod, tvm.IRModule)
         or caller_entered_a_context()
-        or contexts_around()
+        or dialect.contexts_around()
         or KeptResults().is_off
     ):
         return None
@@ -90,8 +92,8 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
     if isinstance(database, ProfileDatabase):
         database = database.path
     return Asked(
-        model=valued_model_digest(call.mod, call.params),
-        target="" if call.target is None else _target_text(resolve_target(call.target)),
+        model=dialect.valued_model_digest(call.mod, call.params),
+        target="" if call.target is None else dialect.target_text(call.target),
         lanes=call.lanes,
         tuning=call.tuning,
         tuning_records=call.tuning_records,
@@ -104,8 +106,10 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
     )
 
 
-def _target_text(target: tvm.target.Target) -> str:
-    return str(target) if target.host is None else f"{target} for {target.host}"
+def _dialect() -> Any:
+    """Digests of models, texts of targets and contexts of tuners, in the dialect of this TVM."""
+    # Each imports a dialect that only one TVM has.
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
 
 
 def _loaded(kept: Kept, call: TuneCall, key: str) -> CompiledModel:
