@@ -17,6 +17,7 @@ __all__ = [
     "main_of",
     "name_of",
     "operator_calls",
+    "rebound_main",
     "replace_variables",
     "static_tensors",
     "variables_in",
@@ -79,6 +80,36 @@ def static_tensors(type_: Any) -> tuple[GraphTensor, ...] | None:
     if type_.dtype is None or not all(isinstance(each, tvm.tirx.IntImm) for each in extents):
         return None
     return (GraphTensor(tuple(map(int, extents)), str(type_.dtype)),)
+
+
+def rebound_main(
+    module: tvm.IRModule, new: Callable[[relax.Var, relax.Call], relax.Expr]
+) -> tvm.IRModule:
+    """Module whose ``main`` binds others in place of its calls, in order; unchanged without any.
+
+    ``new`` is given each variable with its call, whose arguments may be variables bound before.
+    """
+    main = main_of(module)
+    changed = False
+    blocks = []
+    for block in [] if main is None else main.body.blocks:
+        bindings = []
+        for each in block.bindings:
+            binding = each
+            if isinstance(each, relax.VarBinding) and isinstance(each.value, relax.Call):
+                value = new(each.var, each.value)
+                if not value.same_as(each.value):
+                    changed, binding = True, relax.VarBinding(each.var, value)
+            bindings.append(binding)
+        is_dataflow = isinstance(block, relax.DataflowBlock)
+        blocks.append((relax.DataflowBlock if is_dataflow else relax.BindingBlock)(bindings))
+    if main is None or not changed:
+        return module
+    body = relax.SeqExpr(blocks, main.body.body)
+    made = module.clone()
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    made.update_func(module.get_global_var("main"), function)
+    return relax.transform.Normalize()(made)
 
 
 def variables_in(expression: Any) -> Iterator[relax.Var]:

@@ -18,7 +18,9 @@ from tvm import relax
 
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
+from tvm_ios.relax.fold import fold_constants
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
+from tvm_ios.relax.moves import with_fewer_moves
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
@@ -112,11 +114,11 @@ def prepare(
             *([transform.FoldBatchnormToConv2D()] if faster and _has_plain_norms(main) else []),
             *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
-            transform.FoldConstant(),
+            fold_constants,
             *(_laid_out(image_layout) if image_layout else []),
             transform.EliminateCommonSubexpr(),
             legalize_noted,
-            transform.FoldConstant(),
+            fold_constants,
             transform.AnnotateTIROpPattern(),
             transform.FuseOps(),
             fuse_noted,
@@ -138,7 +140,12 @@ def _laid_out(layout: str) -> list[tvm.transform.Pass]:
             rule = tvm.ir.Op.get("relax.nn.relu").get_attr(LAYOUT_RULE)
             tvm.ir.register_op_attr(name, LAYOUT_RULE, rule)
     layouts = {"relax.nn.conv2d": [layout, WEIGHT_LAYOUTS[layout]]}
-    return [transform.ConvertLayout(layouts), transform.Normalize(), transform.FoldConstant()]
+    return [
+        transform.ConvertLayout(layouts),
+        transform.Normalize(),
+        fold_constants,
+        with_fewer_moves,
+    ]
 
 
 def _trains(main: relax.Function) -> bool:

@@ -1,25 +1,28 @@
 """Relax of ONNX: TVM's own importer on the normal form, which is a language that it gets right.
 
 Shapes are known and constants folded there, and what TVM has no converter for is mostly gone. What
-is left that TVM lacks, or gets wrong, is refused with the node.
+is left that TVM lacks, or gets wrong, is refused with the node. What TVM imports as kernels, of
+which layouts and operator libraries know nothing, becomes operators here.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import tvm
-from tvm.relax.frontend.onnx import from_onnx
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.normal_form import REFUSED, STANDARD, described
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
-from tvm_ios.relax.ir import main_of, static_tensors
+from tvm_ios.relax.ir import Constant, main_of, static_tensors
 
-__all__ = ["WRONG", "import_onnx"]
+__all__ = ["WRONG", "OperatorImporter", "import_onnx"]
 
 
 def _wrong_extreme(node: ir.Node) -> str:
@@ -46,6 +49,32 @@ WRONG: dict[str, Callable[[ir.Node], str]] = {
 """Operators that TVM's importer takes and may get wrong, each with what says why, if it does."""
 
 
+def _clip(inputs: Sequence[relax.Expr | None]) -> relax.Expr | None:
+    value, *bounds = inputs
+    numbers = [each.value.numpy() for each in bounds if isinstance(each, Constant)]
+    # In whole numbers, a bound of float64 would not be exact.
+    if len(numbers) != 2 or numbers[0].dtype.kind != "f" or np.isnan(numbers).any():
+        return None
+    return relax.op.clip(value, *map(float, numbers))
+
+
+OPERATORS: dict[str, Callable[[Sequence[relax.Expr | None]], relax.Expr | None]] = {"Clip": _clip}
+"""Operators that TVM's importer makes kernels of, each with what makes an operator of Relax of its
+inputs, or None where TVM's converter is right."""
+
+
+class OperatorImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """TVM's importer with our converters in front of its own."""
+
+    def _convert_operator(
+        self, op_name: str, inputs: Sequence[relax.Expr | None], attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
+        made = OPERATORS[op_name](inputs) if op_name in OPERATORS else None
+        if made is not None:
+            return self.bb.normalize(made)
+        return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
 def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
     """A module whose constants are the model's weights, and no parameters.
 
@@ -64,9 +93,8 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
         with warnings.catch_warnings():
             # It prints what onnx says of nodes that the file had all along.
             warnings.simplefilter("ignore")
-            module = from_onnx(
-                ir.to_proto(model), keep_params_in_input=False, sanitize_input_names=False
-            )
+            importer = OperatorImporter({}, "float32", sanitize=False)
+            module = importer.from_onnx(ir.to_proto(model.graph), model.opset_imports[""])
     # What is wrong in a converter of TVM's ends in any error of Python.
     except Exception as error:
         said = " ".join(str(error).split()) or "no reason"

@@ -11,7 +11,7 @@ from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.frontends import onnx as frontend
 from tvm_ios.relax.frontends.onnx import import_onnx
-from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 
@@ -84,10 +84,32 @@ def test_what_tvm_gets_wrong_is_refused(model, message):
 def test_results_of_other_types_are_refused(monkeypatch):
     file = OnnxFile.open(branches())
     made = import_onnx(file.name, file.model)
-    monkeypatch.setattr(frontend, "from_onnx", lambda *_, **__: made)
+    monkeypatch.setattr(frontend.OperatorImporter, "from_onnx", lambda *_, **__: made)
     model = OnnxFile.open(branches(units=6)).model
     with pytest.raises(ModelError, match=r"onnx says \[\(\(1, 6\), 'float32'\)\]"):
         import_onnx("net.onnx", model)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "operators"),
+    [
+        ("float32", (0, 6), ["clip"]),
+        ("float32", (-np.inf, 1), ["clip"]),
+        ("int32", (0, 6), ["call_tir", "call_tir"]),
+    ],
+)
+def test_a_clip_is_one_operator(dtype, bounds, operators):
+    make = onnx.helper
+    element = make.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    values = [make.make_tensor_value_info(name, element, [4]) for name in "xy"]
+    rows = [
+        onnx.numpy_helper.from_array(np.array(bound, dtype), name)
+        for bound, name in zip(bounds, ("low", "high"), strict=True)
+    ]
+    node = make.make_node("Clip", ["x", "low", "high"], ["y"])
+    file = OnnxFile.open(model_of([node], *values, rows))
+    main = main_of(import_onnx(file.name, file.model))
+    assert [call_name(each) for each in operator_calls(main)] == [f"relax.{n}" for n in operators]
 
 
 def test_the_virtual_machine_has_the_answer_of_onnxruntime():

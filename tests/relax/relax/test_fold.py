@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tests.relax.networks import Network
+from tvm_ios.relax.fold import fold_constants
+from tvm_ios.relax.ir import call_name, main_of, operator_calls
+
+
+def folded(mod, how):
+    """Module after a pass, without bindings that nothing reads."""
+    steps = [how, relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
+    return tvm.transform.Sequential(steps)(mod)
+
+
+def test_weights_and_norms_are_the_constants_that_tvm_computes():
+    def body(net):
+        weight, scale = net.constant(4, 6, 3, 3), relax.const(np.linspace(1, 2, 4, dtype="float32"))
+        root = net.emit(relax.op.sqrt(net.emit(relax.op.add(scale, relax.const(1e-5, "float32")))))
+        factor = net.emit(relax.op.divide(scale, root))
+        factor = net.emit(relax.op.expand_dims(factor, [1, 2, 3]))
+        scaled = net.emit(relax.op.multiply(weight, factor))
+        turned = net.emit(relax.op.permute_dims(scaled, [2, 3, 1, 0]))
+        data = net.emit(relax.op.permute_dims(net.x, [0, 2, 3, 1]))
+        options = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+        return net.emit(relax.op.nn.conv2d(data, turned, **options))
+
+    mod = Network(1, 6, 5, 5).build(body)
+    ours, theirs = (folded(mod, each) for each in (fold_constants, relax.transform.FoldConstant()))
+    tvm.ir.assert_structural_equal(ours, theirs)
+    assert len(operator_calls(main_of(ours))) == 2
+
+
+def test_what_numpy_may_round_otherwise_is_computed_by_tvm():
+    def body(net):
+        return net.emit(relax.op.add(net.x, net.emit(relax.op.exp(net.constant(4)))))
+
+    mod = folded(Network(3, 4).build(body), fold_constants)
+    assert [call_name(each) for each in operator_calls(main_of(mod))] == ["relax.add"]
+    tvm.ir.assert_structural_equal(mod, folded(mod, relax.transform.FoldConstant()))

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from tvm import relax
+
+from tests.relax.networks import Network
+from tvm_ios.relax.ir import call_name, main_of, operator_calls
+from tvm_ios.relax.moves import with_fewer_moves
+
+
+def calls(body, *shape: int) -> list[str]:
+    mod = with_fewer_moves(Network(*shape).build(body))
+    mod = relax.transform.DeadCodeElimination()(mod)
+    return [call_name(each).removeprefix("relax.") for each in operator_calls(main_of(mod))]
+
+
+@pytest.mark.parametrize(
+    ("second", "left"),
+    [([0, 3, 1, 2], []), ([0, 1, 3, 2], ["permute_dims"]), ([1, 0, 2, 3], ["permute_dims"])],
+)
+def test_transposes_of_transposes_are_one(second, left):
+    def body(net):
+        turned = net.emit(relax.op.permute_dims(net.x, [0, 2, 3, 1]))
+        back = net.emit(relax.op.permute_dims(turned, second))
+        return net.emit(relax.op.nn.relu(back))
+
+    assert calls(body, 2, 3, 4, 5) == [*left, "nn.relu"]
+
+
+def test_an_image_of_one_pixel_is_reshaped_once():
+    def body(net):
+        turned = net.emit(relax.op.permute_dims(net.x, [0, 3, 1, 2]))
+        return net.emit(relax.op.reshape(turned, (1, 6)))
+
+    assert calls(body, 1, 1, 1, 6) == ["reshape"]
+    assert calls(body, 1, 1, 2, 3) == ["permute_dims", "reshape"]

@@ -1,0 +1,124 @@
+"""Folding of constants by NumPy: weights that are moved, and norms that become part of them.
+
+TVM's own ``FoldConstant`` compiles and runs a kernel for every operator on constants, and lowers
+all others to see whether it has one. So it gets what is left, if anything is: NumPy computes what
+moves data, and arithmetic that IEEE 754 rounds in one way only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from tvm_ios.relax.ir import (
+    Constant,
+    call_name,
+    main_of,
+    operator_calls,
+    rebound_main,
+    replace_variables,
+    static_tensors,
+    variables_in,
+)
+
+__all__ = ["fold_constants"]
+
+Array = npt.NDArray[np.generic]
+
+
+@tvm.transform.module_pass(opt_level=0, name="FoldConstants")  # type: ignore[untyped-decorator]
+def fold_constants(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Pass that computes operators on constants of ``main``; their bindings stay, unread."""
+    del context
+    module = _with_moved_and_summed(module)
+    main = main_of(module)
+    if main is None or all(map(_reads_variables, operator_calls(main))):
+        return module
+    return relax.transform.FoldConstant()(module)
+
+
+def _reads_variables(call: relax.Call) -> bool:
+    return next(variables_in(call), None) is not None
+
+
+def _with_moved_and_summed(module: tvm.IRModule) -> tvm.IRModule:
+    """Module in which what NumPy computes exactly of constants is constant."""
+    arrays: dict[relax.Var, Array] = {}
+    constants: dict[relax.Var, relax.Expr] = {}
+
+    def new(variable: relax.Var, call: relax.Call) -> relax.Expr:
+        made = _folded(call, arrays)
+        if made is not None:
+            arrays[variable] = made
+            constants[variable] = relax.const(made)
+            return constants[variable]
+        if not any(each in constants for each in variables_in(call)):
+            return call
+        return replace_variables(call, lambda each: constants.get(each, each))
+
+    return rebound_main(module, new)
+
+
+def _reshaped(value: Array, call: relax.Call, shape: tuple[int, ...]) -> Array:
+    del call
+    return value.reshape(shape)
+
+
+def _transposed(value: Array, call: relax.Call, shape: tuple[int, ...]) -> Array:
+    del shape
+    axes = call.attrs.axes
+    return np.ascontiguousarray(value.transpose(None if axes is None else [*map(int, axes)]))
+
+
+MOVES: Mapping[str, Callable[[Array, relax.Call, tuple[int, ...]], Array]] = MappingProxyType(
+    {
+        "relax.expand_dims": _reshaped,
+        "relax.permute_dims": _transposed,
+        "relax.reshape": _reshaped,
+        "relax.squeeze": _reshaped,
+    }
+)
+"""Functions on arrays for operators that move the data of their first argument."""
+ARITHMETIC: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "relax.add": np.add,
+        "relax.divide": np.divide,
+        "relax.multiply": np.multiply,
+        "relax.negative": np.negative,
+        "relax.sqrt": np.sqrt,
+        "relax.subtract": np.subtract,
+    }
+)
+"""Functions on float32 arrays for operators whose results IEEE 754 rounds in one way only."""
+
+
+def _folded(call: relax.Call, arrays: Mapping[relax.Var, Array]) -> Array | None:
+    """Constant that a call makes; None where it makes none."""
+    name, made = call_name(call), static_tensors(call.ty)
+    if name not in {*MOVES, *ARITHMETIC} or made is None:
+        return None
+    given = []
+    for each in call.args[:1] if name in MOVES else call.args:
+        if each not in arrays and not isinstance(each, Constant):
+            return None
+        given.append(arrays[each] if each in arrays else each.value.numpy())
+    if name in MOVES:
+        return MOVES[name](given[0], call, made[0].shape)
+    value = _calculated(ARITHMETIC[name], given)
+    return None if value is None or value.shape != made[0].shape else value
+
+
+def _calculated(function: Callable[..., Array], given: list[Array]) -> Array | None:
+    """Normal float32 numbers; None for others, whose bits may differ."""
+    if any(value.dtype != np.float32 for value in given):
+        return None
+    with np.errstate(all="ignore"):
+        value = np.asarray(function(*given))
+    least = np.finfo(np.float32).tiny
+    exact = np.isfinite(value) & ((np.abs(value) >= least) | (value == 0))
+    return value if exact.all() else None
