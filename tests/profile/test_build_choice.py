@@ -22,7 +22,8 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
-from tvm_ios.profile.build_choice import build_for_schedule, choose_build, in_precision
+from tvm_ios.profile.build_choice import choose_build
+from tvm_ios.profile.decisions.known_forms import build_for_schedule, in_precision
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
