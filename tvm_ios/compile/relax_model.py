@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from tvm_ios.relax.rewrite import rewrite_extraction
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["RelaxModel", "build_relax"]
+__all__ = ["RelaxModel", "build_prepared", "build_relax"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RelaxModel:
             that does not compute for this target.
         """
         staged = self.kernels.staged
-        chosen = schedule or staged.schedule
+        chosen = replace(schedule or staged.schedule, low=self.prepared.low)
         placements: Sequence[Placement] = staged.placements
         if schedule is not None:
             verify_schedule(schedule, self.graph)
@@ -101,5 +101,12 @@ def build_relax(
     """
     layout = next((each.image_layout for each in libraries if each.image_layout), None)
     prepared = prepare(mod, params, target, image_layout=layout)
+    return build_prepared(prepared, name=name, libraries=libraries)
+
+
+def build_prepared(
+    prepared: PreparedModule, *, name: str = "main", libraries: Sequence[OperatorLibrary] = ()
+) -> RelaxModel:
+    """Prepared model with kernels compiled once; arguments as in :func:`build_relax`."""
     staged = build(prepared.module, prepared.target, extraction=prepared.extraction)
     return RelaxModel(prepared, ModelKernels(staged), name, tuple(libraries))

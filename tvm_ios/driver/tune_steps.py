@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +14,7 @@ from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
+from tvm_ios.profile.dialects.dialect import dialect_here
 from tvm_ios.profile.find_schedules import ScheduledBuild
 from tvm_ios.profile.last_race import Racer
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -46,9 +47,6 @@ class TuneDialect(Protocol):
 
     def records_around(self, staged: Any) -> RecordsInForce | None:
         """Tuning records that contexts around the call hold for a build; None without any."""
-
-    def bfloat16_products(self, extraction: Any) -> Collection[int]:
-        """Operators that are products, which bfloat16 may make faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +174,7 @@ class TuneSteps:
             return None
         if not any(each.speeds_up(BFLOAT16) for each in built.libraries):
             return None
-        products = self.dialect.bfloat16_products(built.extraction)
+        products = dialect_here().low_values(built.extraction).most().weights
         product_ns = sum(prices.alone_ns[index] for index in products)
         promised = promised_speedup(product_ns, sum(prices.alone_ns))
         return None if promised is None else PrecisionOutcome(dtype=FLOAT32, promised=promised)

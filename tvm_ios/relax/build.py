@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -19,7 +19,7 @@ from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relax.extract import Extraction, extract, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.kernel_text import kernel_text
-from tvm_ios.relax.notes import noted_function
+from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target
@@ -55,7 +55,7 @@ class StagedBuild:
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each operator, in graph order; None of what no library could compute."""
-        return [_described(self.extraction, call) for call in self.extraction.line.calls]
+        return functions_of(self.extraction)
 
     @property
     def absent_nodes(self) -> frozenset[int]:
@@ -122,16 +122,6 @@ def build(
         schedule=schedule,
         target=chosen,
     )
-
-
-def _described(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
-    kernel = kernel_of(extraction.module, call)
-    noted = None if kernel is None else noted_function(kernel)
-    if noted is None:
-        return None
-    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
-    constants = [n for n, argument in enumerate(arguments) if isinstance(argument, Constant)]
-    return replace(noted, constants=frozenset(constants))
 
 
 def _placed(extraction: Extraction) -> list[PlacedKernel]:

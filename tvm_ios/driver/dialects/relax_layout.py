@@ -12,15 +12,13 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.compile.model_kernels import ModelKernels
-from tvm_ios.compile.relax_model import RelaxModel
+from tvm_ios.compile.relax_model import RelaxModel, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import ModelError, OutOfTimeError
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import compiled_for, race
 from tvm_ios.profile.way_choice import clearly_fastest
-from tvm_ios.relax.build import build
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -86,7 +84,7 @@ class ModelLayouts:
         choice = choices.known(question) if is_raced else None
         is_own = choice is not None and choice.kept == OWN
         with call.stage("build", call.to_prepare()):
-            built = self._built(self._own() if is_own else self.first)
+            built = self.built(self._own() if is_own else self.first)
         answer_with(built, call)
         if not is_raced:
             return LaidOut(built=built, notes=notes)
@@ -95,7 +93,7 @@ class ModelLayouts:
                 call.budget.cut(f"a build with {OWN} was not tried")
                 return LaidOut(built=built)
             with call.stage(f"build {OWN}", call.to_prepare()):
-                own = self._built(self._own())
+                own = self.built(self._own())
             try:
                 choice = _raced(built, own, call)
             except OutOfTimeError as error:
@@ -123,9 +121,9 @@ class ModelLayouts:
     def _own(self) -> PreparedModule:
         return prepare(self.mod, self.params, self.target)
 
-    def _built(self, prepared: PreparedModule) -> RelaxModel:
-        staged = build(prepared.module, self.target, extraction=prepared.extraction)
-        return RelaxModel(prepared, ModelKernels(staged), libraries=self.libraries)
+    def built(self, prepared: PreparedModule) -> RelaxModel:
+        """Prepared model with its kernels."""
+        return build_prepared(prepared, libraries=self.libraries)
 
 
 def _has_images(mod: Any) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.relax_model import build_prepared, build_relax
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
+from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, in_precision, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 
@@ -45,8 +45,7 @@ def compile_model(
     libraries = choice.for_schedule(read_schedule(mod) if partitioned else schedule)
     if schedule is not None:
         for layout in (None, *WEIGHT_LAYOUTS):
-            prepared = prepare(mod, params, chosen, image_layout=layout)
+            prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
-                mod, params = prepared.module, None
-                break
+                return build_prepared(prepared, libraries=libraries).lower(schedule, lanes=lanes)
     return build_relax(mod, params, chosen, libraries=libraries).lower(schedule, lanes=lanes)

@@ -11,7 +11,7 @@ from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.driver.ceiling import told_ceiling
+from tvm_ios.driver.ceiling import Arithmetic, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.kept.tune_call import TuneCall
@@ -23,12 +23,13 @@ from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.precision.low_build import in_low_precision
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
-__all__ = ["bfloat16_products", "records_around", "tune_race", "tuned"]
+__all__ = ["records_around", "tune_race", "tuned"]
 
 
 def tuned(given: TuneCall) -> CompiledModel:
@@ -47,7 +48,9 @@ def tune_race(given: TuneCall) -> TuneRace:
     measure, search = replace(options.measure, predict=False), options.search
     target = resolve_target(given.target)
     build = options.build
-    choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
+    choice = LibraryChoice(
+        target=target, names=build.named_libraries, tf32=build.tf32, dtype=options.precision.dtype
+    )
     compile_code_ahead("llvm")
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
@@ -65,9 +68,13 @@ def tune_race(given: TuneCall) -> TuneRace:
     )
     with call.stage("build", call.to_prepare()):
         graph = layouts.first.extraction.graph
-        ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds)
+        low = Arithmetic(in_bfloat16=options.precision.is_low)
+        ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds, low)
     laid_out = layouts.fastest(call, race_forms=build.race_forms)
-    built = laid_out.built
+    built, outcome, notes = laid_out.built, None, laid_out.notes
+    if options.precision.is_low:
+        found = in_low_precision(built, options.precision, call, layouts.built, given.inputs)
+        built, outcome, notes = found.built, found.outcome, (*notes, *found.notes)
     with call.open() as session:
         memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
         main = schedule_build(built, session, call, search)
@@ -80,8 +87,8 @@ def tune_race(given: TuneCall) -> TuneRace:
         call=call,
         options=options,
         ceiling=ceiling,
-        precision=None,
-        form_notes=laid_out.notes,
+        precision=outcome,
+        form_notes=notes,
         tuned=None,
         decided=GivenDecisions(schedules={}),
         main=main,
@@ -97,12 +104,6 @@ def records_around(staged: Any) -> None:
     del staged
 
 
-def bfloat16_products(extraction: Any) -> tuple[int, ...]:
-    """Operators that bfloat16 may make faster, of which there are none."""
-    del extraction
-    return ()
-
-
 def _require_relax(given: TuneCall) -> None:
     """Refuse what needs Relay, in one line with what to leave out."""
     options = given.options
@@ -112,10 +113,8 @@ def _require_relax(given: TuneCall) -> None:
         "tuning_records": bool(given.tuning_records),
         "decisions": bool(given.decisions),
         f"rpc_tracker={options.device.rpc_tracker!r}": options.device.is_remote,
-        f"precision={options.precision.dtype!r}": options.precision.is_low,
         f"conversion ({options.conversion.as_text()})": bool(options.conversion.changes),
         "deadlines_ms": bool(options.search.deadlines_ms),
-        "inputs": given.inputs is not None,
     }
     needs = next((what for what, is_given in wanted.items() if is_given), None)
     if needs is not None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tvm
 
+from tvm_ios.core.fused_function import TensorType
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.models import MODEL_NAMES, by_name
-from tvm_ios.relay.inputs import weight_inputs
+from tvm_ios.relay.inputs import check_module, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 from tvm_ios.relay.module_attributes import with_rest
 from tvm_ios.support.near_name import did_you_mean
 
-__all__ = ["imported", "named_model"]
+__all__ = ["imported", "input_types", "named_model"]
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
@@ -55,3 +57,16 @@ def named_model(name: str, params: str | Path | None, shapes: InputShapes) -> An
         )
     shapes.require_none(name)
     return read_model(path, params)
+
+
+def input_types(mod: tvm.IRModule, params: Mapping[str, Any]) -> dict[str, TensorType]:
+    """Shape and type of each input of a module that is no parameter, by name."""
+    types = {
+        each.name_hint: each.checked_type
+        for each in check_module(mod)["main"].params
+        if each.name_hint not in params
+    }
+    return {
+        name: TensorType(tuple(map(int, type_.shape)), str(type_.dtype))
+        for name, type_ in types.items()
+    }

@@ -21,7 +21,7 @@ from tvm_ios.profile.build_candidates import (
 )
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule, prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.runtime.libraries.known import LIBRARIES
 
 __all__ = ["build_for_schedule", "in_precision", "known_forms"]
@@ -60,8 +60,7 @@ def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> Prepared
     """
     if low is None:
         return prepared
-    possible = low_precision_of(prepared.extraction)
-    if not {*low.results} <= {*possible.results} or not {*low.weights} <= {*possible.weights}:
+    if not low_values(prepared.extraction).holds(low):
         return None
     return with_low_precision(prepared, low)
 

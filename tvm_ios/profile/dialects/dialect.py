@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -9,7 +10,10 @@ import tvm
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.model_kernels import ModelKernels
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.low_values import LowValues
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.devices.protocol import MeasuringSession
@@ -68,6 +72,15 @@ class Dialect(Protocol):
         database: ProfileDatabase | None = None,
     ) -> StageKernels:
         """Runner of any stage of a build."""
+
+    def functions_of(self, extraction: Any) -> Sequence[FusedFunction | None]:
+        """Function of each operator, in graph order; None of what no library could compute."""
+
+    def low_values(self, extraction: Any) -> LowValues:
+        """Values of a prepared model of float32 that could be bfloat16."""
+
+    def with_low_precision(self, prepared: Any, low: LowPrecision) -> Any:
+        """Prepared module of float32 whose values are bfloat16 where that is said."""
 
     def effects_of(self, staged: Any, members: tuple[int, ...]) -> MergeEffects:
         """Effects of a merge on a network without merges; members in the order of channels."""

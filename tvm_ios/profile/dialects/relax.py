@@ -11,16 +11,22 @@ from tvm_ios.compile.relax_model import RelaxModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import CostError
 from tvm_ios.profile.dialects.stage_kernels import StageKernels as stage_runner  # noqa: N813
+from tvm_ios.relax.bfloat16 import low_values
 from tvm_ios.relax.build import StagedBuild
 from tvm_ios.relax.extract import Extraction
+from tvm_ios.relax.notes import functions_of
+from tvm_ios.relax.prepare import with_low_precision
 
 __all__ = [
     "compilers",
     "could_be_whole",
     "effects_of",
+    "functions_of",
+    "low_values",
     "lower",
     "records_digest",
     "stage_runner",
+    "with_low_precision",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 
 from tvm_ios.compile.lower import lower_schedule as lower
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.kernels.code_generation import compilers as compilers_here
 from tvm_ios.kernels.code_generation import cuda_compiler
 from tvm_ios.plan.merge_effects import MergeEffects, merge_effects
@@ -12,21 +13,32 @@ from tvm_ios.profile.stage_kernels import RelayStageRunner as stage_runner  # no
 from tvm_ios.relay.build import StagedBuild
 from tvm_ios.relay.context import applied_records_digest as records_digest
 from tvm_ios.relay.extract import Extraction
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.merge import slices_are_contiguous, stage_outputs
+from tvm_ios.relay.prepare import with_low_precision
+from tvm_ios.relay.transforms.bfloat16 import low_values
 
 __all__ = [
     "compilers",
     "could_be_whole",
     "effects_of",
+    "functions_of",
+    "low_values",
     "lower",
     "records_digest",
     "stage_runner",
+    "with_low_precision",
 ]
 
 
 def compilers(target: tvm.target.Target) -> tuple[str, ...]:
     """Names and versions of what compiles kernels for a target."""
     return (*compilers_here(), *([cuda_compiler()] if target.kind.name == "cuda" else []))
+
+
+def functions_of(extraction: Extraction) -> tuple[FusedFunction | None, ...]:
+    """Function of each operator, in graph order; None of what no library could compute."""
+    return describe_calls(extraction.calls)
 
 
 def effects_of(staged: StagedBuild, members: tuple[int, ...]) -> MergeEffects:
