@@ -39,7 +39,7 @@ from tvm_ios.host import host_target
 from tvm_ios.plan.lanes import CORES
 from tvm_ios.relay import build, prepare
 from tvm_ios.relay.prepare import PreparedModule, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.plan_memory import PlanMemory
 from tvm_ios.runtime.cpu.lane_executor import executor_here
@@ -154,7 +154,7 @@ def check_in_bfloat16(pipeline: Pipeline, graph: DrawnGraph, seed: int) -> None:
     chooser = random.Random(seed)
     opt_level = chooser.choice((2, 3))
     exact = pipeline.prepared(graph, opt_level)
-    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    low = with_low_precision(exact, low_values(exact.extraction).most())
     # An instruction that rounds would make zeros of subnormal numbers.
     low = replace(low, target=exact.target)
     inputs = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.models import squeezenet
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
+from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.stage_kernels import StageKernels
@@ -66,7 +68,9 @@ def asked_of(library: FakeLibrary, traits=CPU) -> SimpleNamespace:
         yield SimpleNamespace(libraries=lambda _: SimpleNamespace(open=lambda each: each))
 
     device = SimpleNamespace(traits=traits, speeds=traits.speeds, require_lanes=lambda _: 2)
-    return SimpleNamespace(open=opened, database=None, device=device)
+    call = SimpleNamespace(open=opened, database=None, device=device)
+    call.library_ns = partial(MeasuringCall.library_ns, call)
+    return call
 
 
 def convolutions(layout: str, size: int = 56) -> tvm.IRModule:

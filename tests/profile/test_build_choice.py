@@ -22,12 +22,13 @@ from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
-from tvm_ios.profile.build_choice import build_for_schedule, choose_build, in_precision
+from tvm_ios.profile.build_choice import choose_build
+from tvm_ios.profile.decisions.known_forms import build_for_schedule, in_precision
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.relay.transforms.products.row_padding import pad_rows
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -217,7 +218,7 @@ def test_a_schedule_finds_the_build_it_was_made_for(narrow):
 @pytest.mark.slow(2)
 def test_a_schedule_finds_its_values_in_bfloat16(narrow):
     exact = prepare(*narrow, TARGET)
-    low = low_precision_of(exact.extraction)
+    low = low_values(exact.extraction).most()
     assert low.results
     assert low.weights
     some = replace(low, weights=low.weights[1:])

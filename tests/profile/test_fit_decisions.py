@@ -21,7 +21,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.report.contestants import Contestant
 from tvm_ios.runtime.artifact.decisions import Decisions, Origin
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -172,7 +172,7 @@ def in_bfloat16(narrow, form=None):
     """A build in bfloat16, of the model as it is or in another form."""
     module, params = narrow if form is None else (in_form(*narrow, form, TARGET, pads=False)[0], {})
     exact = prepare(module, params, TARGET)
-    made = build_prepared(with_low_precision(exact, low_precision_of(exact.extraction)))
+    made = build_prepared(with_low_precision(exact, low_values(exact.extraction).most()))
     return replace(made, form=form)
 
 

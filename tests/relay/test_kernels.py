@@ -23,7 +23,7 @@ from tvm_ios.relay.extract import extract
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.kernels import lower_kernels
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.support.exact_bits import exact_bits
 
 TARGET = "llvm -mcpu=core-avx2"
@@ -248,7 +248,7 @@ def assert_has_bits_of_rounded_float32(name):
     weight = np.random.default_rng(0).uniform(-0.3, 0.3, (8, count)).astype("float32")
     body = relay.nn.dense(relay.reshape(made, (1, count)), relay.const(weight))
     exact = prepare(tvm.IRModule.from_expr(relay.Function([x], body)), None, TARGET)
-    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    low = with_low_precision(exact, low_values(exact.extraction).most())
     assert len(low.low.results) > 1
     rounded = rounded_in_float32(exact.extraction, low.extraction)
     values = np.random.default_rng(1).uniform(-1, 1, (1, 16, 7, 7)).astype("float32")
@@ -289,7 +289,7 @@ def test_kernels_in_bfloat16_ask_for_the_records_of_float32():
     x = relay.var("x", shape=(1, 16, 7, 7))
     body = convolved(relay.nn.relu(convolved(convolved(x, groups=16))), kernel=1)
     exact = prepare(tvm.IRModule.from_expr(relay.Function([x], body)), None, TARGET)
-    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    low = with_low_precision(exact, low_values(exact.extraction).most())
     assert len(low.low.weights) == 3
 
     def asked(model):

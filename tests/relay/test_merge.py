@@ -22,7 +22,7 @@ from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.rewrite import rewrite
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 
 CASES = {
     "1x1 and 3x3": [((1, 1), (0, 0)), ((3, 3), (1, 1))],
@@ -394,7 +394,7 @@ def in_bfloat16_with_siblings(nets, batch, joined):
     ]
     module, params = nets.finish(relay.Tuple(ends), data)
     exact = prepare(module, params, nets.target)
-    low = with_low_precision(exact, low_precision_of(exact.extraction))
+    low = with_low_precision(exact, low_values(exact.extraction).most())
     convolutions = [operator.convolution for operator in exact.extraction.graph.operators]
     siblings = [i for i, each in enumerate(convolutions) if each and each.operand == "conv2d_0"]
     assert len(siblings) == 2

@@ -24,7 +24,7 @@ from tvm_ios.profile import build_choice
 from tvm_ios.profile.race import Choice
 from tvm_ios.relay.context import applied_records_digest
 from tvm_ios.relay.prepare import converted_model, prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.report.records_in_force import MissingReason, RecordFormat
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.search.options import SearchOptions
@@ -320,7 +320,7 @@ def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatc
 @pytest.mark.slow(3)
 def test_tuned_kernels_are_in_bfloat16_where_operators_are_the_same(fork, log):
     exact = prepare(*fork, TARGET)
-    low = low_precision_of(exact.extraction)
+    low = low_values(exact.extraction).most()
     untuned = build_prepared(with_low_precision(exact, low))
     for records in (nullcontext(), autotvm.apply_history_best(str(log))):
         with records:
@@ -340,7 +340,7 @@ def test_tuned_kernels_are_in_bfloat16_where_operators_are_the_same(fork, log):
 @pytest.mark.slow(1)
 def test_tuned_kernels_of_other_operators_are_in_float32(fork, branching):
     other = prepare(*branching, TARGET)
-    low = low_precision_of(other.extraction)
+    low = low_values(other.extraction).most()
     untuned = build_prepared(with_low_precision(other, low))
     assert tuned_kernels._built_like(untuned, *fork).prepared.low is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tvm_ios.core.fused_function import TensorType
 from tvm_ios.cost.profile_key import digest_of
 from tvm_ios.driver.run_inputs import require_fit
 from tvm_ios.errors import OptionError
-from tvm_ios.runtime.base.tvm_names import Array
+from tvm_ios.runtime.base.tvm_names import DIALECT, Array
 
 __all__ = ["arrays_of", "digest_of_inputs", "require_inputs"]
 
@@ -37,18 +38,8 @@ def require_inputs(
 
     An OptionError lists what the model takes.
     """
-    from tvm_ios.relay.inputs import check_module  # noqa: PLC0415 - Relax has no bfloat16 to check
-
-    given = params or {}
-    types = {
-        each.name_hint: each.checked_type
-        for each in check_module(mod)["main"].params
-        if each.name_hint not in given
-    }
-    wanted = {
-        name: TensorType(tuple(map(int, type_.shape)), str(type_.dtype))
-        for name, type_ in types.items()
-    }
+    models = import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
+    wanted: dict[str, TensorType] = models.input_types(mod, params or {})
     require_fit(wanted, inputs)
 
 

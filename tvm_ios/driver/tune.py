@@ -15,7 +15,7 @@ import tvm
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.effort import Effort
-from tvm_ios.driver.given_inputs import arrays_of
+from tvm_ios.driver.given_inputs import arrays_of, require_inputs
 from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.model_source import ModelSource
@@ -194,7 +194,7 @@ def _one_network(mod: Any, params: Any, share: str | Sequence[str]) -> tuple[Any
 
 def tuned(given: TuneCall) -> CompiledModel:
     """Result of a call of :func:`tune`: the kept one of an equal call, or the winner of a race."""
-    require_options(given.options)
+    _require(given)
     call = KeptCall.of(given)
     if (known := call.find()) is not None:
         return known
@@ -207,9 +207,22 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    require_options(given.options)
+    _require(given)
     raced: TuneRace = _dialect().tune_race(given)
     return raced
+
+
+def _require(given: TuneCall) -> None:
+    """Refuse options that are none, and inputs that nothing is checked on."""
+    require_options(given.options)
+    if given.inputs is None:
+        return
+    if not given.options.precision.is_low:
+        raise OptionError(
+            "inputs are given, but only errors of bfloat16 are checked on them; give "
+            "precision='bfloat16' as well (--precision bfloat16), or leave them out"
+        )
+    require_inputs(given.inputs, given.mod, given.params)
 
 
 def _dialect() -> Any:

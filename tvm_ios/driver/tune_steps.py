@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
@@ -46,9 +47,6 @@ class TuneDialect(Protocol):
 
     def records_around(self, staged: Any) -> RecordsInForce | None:
         """Tuning records that contexts around the call hold for a build; None without any."""
-
-    def bfloat16_products(self, extraction: Any) -> Collection[int]:
-        """Operators that are products, which bfloat16 may make faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +174,7 @@ class TuneSteps:
             return None
         if not any(each.speeds_up(BFLOAT16) for each in built.libraries):
             return None
-        products = self.dialect.bfloat16_products(built.extraction)
+        products = dialect_here().low_values(built.extraction).most().weights
         product_ns = sum(prices.alone_ns[index] for index in products)
         promised = promised_speedup(product_ns, sum(prices.alone_ns))
         return None if promised is None else PrecisionOutcome(dtype=FLOAT32, promised=promised)

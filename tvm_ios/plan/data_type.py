@@ -11,7 +11,14 @@ from tvm_ios.errors import ExecutionError, PlanError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["dlpack_fields", "dtype_bytes", "is_float", "named_as_arrays", "numpy_dtype"]
+__all__ = [
+    "bfloat16_bits",
+    "dlpack_fields",
+    "dtype_bytes",
+    "is_float",
+    "named_as_arrays",
+    "numpy_dtype",
+]
 
 _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4}
 _DTYPE = re.compile(r"(bool|bfloat|float|uint|int)(\d*)(?:x(\d+))?")
@@ -70,3 +77,13 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     if found.isbuiltin != 1:
         raise refusal
     return found
+
+
+def bfloat16_bits(values: np.ndarray) -> np.ndarray:
+    """Bits of the nearest numbers of bfloat16, the even one of two; NaN stays NaN."""
+    import numpy as np  # noqa: PLC0415 - most readers of types need no arrays
+
+    bits = np.asarray(values, "float32").view("uint32")
+    nearest = ((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16).astype("uint16")
+    nan = ((bits >> 16) | 0x40).astype("uint16")
+    return np.where((bits & 0x7FFFFFFF) > 0x7F800000, nan, nearest)

@@ -6,7 +6,7 @@ kept fact, and kernels have a bound (:mod:`tvm_ios.cost.kernel_bound`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tvm import relay
 
@@ -18,10 +18,9 @@ from tvm_ios.relay.functions.fused_function import describe_calls, describe_func
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import PreparedModule
 from tvm_ios.relay.record_listeners import may_have_records
-from tvm_ios.runtime.libraries.placed_calls import library_calls
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["absent_kernels", "library_ns"]
+__all__ = ["absent_kernels"]
 
 
 def absent_kernels(
@@ -35,7 +34,7 @@ def absent_kernels(
     if may_have_records() or not call.device.traits.idle_lanes_help:
         return frozenset()
     extraction = prepared.extraction
-    times_ns = library_ns(extraction.calls, libraries, call)
+    times_ns = call.library_ns(describe_calls(extraction.calls), libraries)
     rows = zip(extraction.calls, extraction.graph.operators, times_ns, strict=True)
     needed: set[str] = set()
     absent: set[str] = set()
@@ -55,22 +54,3 @@ def _can_win(call: relay.Call, operator: Operator, call_ns: int, device: Measuri
         lanes=device.require_lanes(None),  # libraries time their calls on all of them
     )
     return can_win(kernel_ns, call_ns)
-
-
-def library_ns(
-    calls: Sequence[relay.Call], libraries: Iterable[OperatorLibrary], call: MeasuringCall
-) -> list[int | None]:
-    """Nanoseconds of the fastest library's call for each operator; None where there is none."""
-    functions = describe_calls(calls)
-    found: list[int | None] = [None] * len(calls)
-    with call.open() as session:
-        for library in libraries:
-            opened = session.libraries(call.database).open(library)
-            able = {n: each for n, each in enumerate(library_calls(functions, library)) if each}
-            complete = opened.complete(each.descriptor for each in able.values())
-            for index, each in able.items():
-                made = complete[each.descriptor]
-                time_ns = None if made is None else opened.found_ns(made)
-                if time_ns is not None:
-                    found[index] = min(time_ns, found[index] or time_ns)
-    return found

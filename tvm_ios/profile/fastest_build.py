@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
-from tvm_ios.core.low_precision import FLOAT32, Precision
+from tvm_ios.core.low_precision import Precision
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target
@@ -26,7 +26,7 @@ from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.precision.low_build import LowBuild, faster_in_bfloat16
+from tvm_ios.profile.precision.low_build import LowBuild, in_low_precision
 from tvm_ios.relay.context import model_digest
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import PreparedModule, heavy_operators, prepare
@@ -198,24 +198,14 @@ class _BestSoFar:
 
     def in_low_precision(
         self, built: BuiltModel, precision: Precision, inputs: Mapping[str, np.ndarray] | None
-    ) -> LowBuild:
+    ) -> LowBuild[BuiltModel]:
         """Faster of a build and the same in bfloat16; the one given if there is no time."""
         call = self.call
 
         def make(prepared: PreparedModule) -> BuiltModel:
             return self._with_kernels("build bfloat16", prepared, self.candidate, built)
 
-        try:
-            if call.budget.allows(call.clock.phase_s.get("build", 0.0)):
-                found = faster_in_bfloat16(built, precision, call, make, inputs)
-                if found.built is not built:
-                    answer_with(found.built, call)
-                return found
-            call.budget.cut("a build in bfloat16 was not tried")
-        except OutOfTimeError as error:
-            call.budget.cut(f"bfloat16 was not raced: {error}")
-        outcome = PrecisionOutcome(dtype=FLOAT32, reason="the time budget had no time for bfloat16")
-        return LowBuild(built=built, outcome=outcome)
+        return in_low_precision(built, precision, call, make, inputs)
 
     def _with_kernels(
         self,

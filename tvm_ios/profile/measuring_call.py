@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Self
 import tvm
 
 from tvm_ios.compile.dialects.dialect import dialect_here
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.cost.database import ProfileDatabase, open_database
 from tvm_ios.cost.known_choices import KnownChoices
 from tvm_ios.cost.profile_key import ProfileContext
@@ -24,6 +25,8 @@ from tvm_ios.measure.patience import Patience
 from tvm_ios.measure.quiet_wait import wait_until_quiet
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
+from tvm_ios.runtime.libraries.placed_calls import library_calls
+from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.support.progress import PhaseClock, ProgressListener
 from tvm_ios.support.stage_gate import GrantedStage, OpenGate, StageGate, StageNeed
 from tvm_ios.support.time_budget import TimeBudget
@@ -142,6 +145,23 @@ class MeasuringCall:
             _LOG.warning("the machine is not quiet after %.0f s; measuring goes on", found.seconds)
         elif told:
             _LOG.warning("the machine is quiet after %.0f s", found.seconds)
+
+    def library_ns(
+        self, functions: Sequence[FusedFunction | None], libraries: Iterable[OperatorLibrary]
+    ) -> list[int | None]:
+        """Nanoseconds of the fastest library's call for each function; None where there is none."""
+        found: list[int | None] = [None] * len(functions)
+        with self.open() as session:
+            for library in libraries:
+                opened = session.libraries(self.database).open(library)
+                able = {n: each for n, each in enumerate(library_calls(functions, library)) if each}
+                complete = opened.complete(each.descriptor for each in able.values())
+                for index, each in able.items():
+                    made = complete[each.descriptor]
+                    time_ns = None if made is None else opened.found_ns(made)
+                    if time_ns is not None:
+                        found[index] = min(time_ns, found[index] or time_ns)
+        return found
 
     def context(self, target: tvm.target.Target) -> ProfileContext:
         """Conditions of prices besides the stages, with the records in force."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -20,14 +20,14 @@ from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relax.extract import Extraction, extract, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.kernel_text import kernel_text
-from tvm_ios.relax.notes import noted_function
+from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build", "describe", "digests"]
+__all__ = ["StagedBuild", "build", "digests"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class StagedBuild:
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each operator, in graph order; None of what no library could compute."""
-        return describe(self.extraction)
+        return functions_of(self.extraction)
 
     @property
     def absent(self) -> frozenset[str]:
@@ -130,24 +130,9 @@ def build(
     )
 
 
-def describe(extraction: Extraction) -> Sequence[FusedFunction | None]:
-    """Function of each operator; None of what no operator library could compute."""
-    return [_described(extraction, call) for call in extraction.line.calls]
-
-
 def digests(extraction: Extraction) -> Sequence[str]:
     """Digest of each operator's function."""
     return [operator.workload for operator in extraction.graph.operators]
-
-
-def _described(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
-    kernel = kernel_of(extraction.module, call)
-    noted = None if kernel is None else noted_function(kernel)
-    if noted is None:
-        return None
-    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
-    constants = [n for n, argument in enumerate(arguments) if isinstance(argument, Constant)]
-    return replace(noted, constants=frozenset(constants))
 
 
 def _placed(extraction: Extraction) -> list[PlacedKernel]:

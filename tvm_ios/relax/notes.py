@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,11 +18,21 @@ import tvm
 from tvm import relax, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
+from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ModelError
+from tvm_ios.relax.extract import Extraction, kernel_of
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
+from tvm_ios.relax.straight_line import ReadCall
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
-__all__ = ["COMPUTES", "fuse_noted", "legalize_noted", "noted_function"]
+__all__ = [
+    "COMPUTES",
+    "functions_of",
+    "fuse_noted",
+    "legalize_noted",
+    "noted_function",
+    "with_notes",
+]
 
 COMPUTES = "tvm_ios_computes"
 """Attribute of kernels: the function that they compute, as JSON."""
@@ -76,12 +86,29 @@ def noted_function(function: tvm.tirx.PrimFunc) -> FusedFunction | None:
         return FusedFunction(
             parameters=tuple(map(_read_type, data.field("parameters").rows())),
             calls=tuple(map(_read_call, data.field("calls").rows())),
+            stored=tuple(each.or_none(_read_stored) for each in data.field("stored").rows()),
+            rounded_to=data.field("rounded_to").or_none(_read_stored),
         )
     except UnreadableValueError as error:
         raise ModelError(
             f"the attribute {COMPUTES} of a kernel is no note: {error}; prepare the module again "
             "from operators of Relax"
         ) from error
+
+
+def functions_of(extraction: Extraction) -> list[FusedFunction | None]:
+    """Function of each operator, in graph order; None of what no library could compute."""
+    return [_function_of(extraction, call) for call in extraction.line.calls]
+
+
+def _function_of(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
+    kernel = kernel_of(extraction.module, call)
+    noted = None if kernel is None else noted_function(kernel)
+    if noted is None:
+        return None
+    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
+    constants = [n for n, argument in enumerate(arguments) if isinstance(argument, Constant)]
+    return replace(noted, constants=frozenset(constants))
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeNoted")  # type: ignore[untyped-decorator]
@@ -91,7 +118,7 @@ def legalize_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> 
     notes: dict[str, FusedFunction] = {}
     rules = {f"relax.{name}": _noting(name, notes) for name in NOTED}
     rules["relax.take"] = _take_within
-    return _with_notes(relax.transform.LegalizeOps(rules)(module), notes)
+    return with_notes(relax.transform.LegalizeOps(rules)(module), notes)
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseNoted")  # type: ignore[untyped-decorator]
@@ -103,10 +130,10 @@ def fuse_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.
         for variable, function in module.functions_items()
         if isinstance(function, relax.Function) and "Primitive" in (function.attrs or {})
     }
-    return _with_notes(relax.transform.FuseTIR()(module), notes)
+    return with_notes(relax.transform.FuseTIR()(module), notes)
 
 
-def _with_notes(module: tvm.IRModule, notes: Mapping[str, FusedFunction | None]) -> tvm.IRModule:
+def with_notes(module: tvm.IRModule, notes: Mapping[str, FusedFunction | None]) -> tvm.IRModule:
     """The module, in which kernels have notes, by their names."""
     for variable, function in module.functions_items():
         note = notes.get(variable.name_hint)
@@ -250,12 +277,24 @@ def _to_json(function: FusedFunction) -> str:
         for call in function.calls
     ]
     parameters = [[each.shape, each.dtype] for each in function.parameters]
-    return json.dumps({"parameters": parameters, "calls": calls})
+    stored = [None if each is None else asdict(each) for each in function.stored]
+    rounded_to = None if function.rounded_to is None else asdict(function.rounded_to)
+    return json.dumps(
+        {"parameters": parameters, "calls": calls, "stored": stored, "rounded_to": rounded_to}
+    )
 
 
 def _read_type(data: StoredValue) -> TensorType:
     shape, dtype = data.rows(2)
     return TensorType(shape.wholes(), dtype.text())
+
+
+def _read_stored(data: StoredValue) -> StoredType:
+    return StoredType(
+        dtype=data.field("dtype").text(),
+        scale=data.field("scale").number(),
+        zero_point=data.field("zero_point").whole(),
+    )
 
 
 def _read_call(data: StoredValue) -> PrimitiveCall:

@@ -7,7 +7,7 @@ unless somebody asks for another one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.errors import ModelError
+from tvm_ios.relax.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.fold import fold_constants
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
@@ -27,7 +29,7 @@ from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "prepare"]
+__all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "in_precision", "prepare", "with_low_precision"]
 
 WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
 """Layouts of images that models may be brought into, each with the layout of weights beside it."""
@@ -44,10 +46,12 @@ class PreparedModule:
     target: tvm.target.Target
     notes: tuple[str, ...] = ()
     """Lines for the user on how the module was prepared."""
+    low: LowPrecision | None = None
+    """Values that lie in memory as bfloat16; None where all are as in the model."""
+    fused: tvm.IRModule | None = None
+    """The module before kernels had loops; None where it came with them."""
     quantised: None = None
     """Products in int8, of which there are none."""
-    low: None = None
-    """Values in bfloat16, of which there are none."""
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -126,9 +130,27 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    fused = None if is_done else module
     if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
-    return PreparedModule(module=module, target=chosen)
+    return PreparedModule(module=module, target=chosen, fused=fused)
+
+
+def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule:
+    """Prepared module of float32 with the values in bfloat16 that a schedule says.
+
+    The same without any, and where its operators are others, so that these values cannot be.
+    """
+    if low is None or not low_values(prepared.extraction).holds(low):
+        return prepared
+    return with_low_precision(prepared, low)
+
+
+def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:
+    """Prepared module of float32 whose values lie in memory as bfloat16 where that is said."""
+    fused = in_bfloat16(extract(prepared.fused or prepared.module), low)
+    module = with_own_loops(extract(fused), prepared.target)
+    return replace(prepared, module=module, fused=fused, low=low)
 
 
 def _laid_out(layout: str) -> list[tvm.transform.Pass]:

@@ -23,7 +23,7 @@ from tvm_ios.relax.ir import replace_variables
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.straight_line import Made, Tree, leaves
 
-__all__ = ["rewrite", "rewrite_extraction"]
+__all__ = ["expression_of", "rewrite", "rewrite_extraction"]
 
 
 def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
@@ -88,7 +88,7 @@ class _Partition:
                     for position, value in enumerate(stage.outputs):
                         alone = len(stage.outputs) == 1
                         self.outer[value] = made if alone else relax.TupleGetItem(made, position)
-                result = _expression(self.extraction.line.result, self.outer.get)
+                result = expression_of(self.extraction.line.result, self.outer.get)
                 whole = self.builder.emit_output(result)
             self.builder.emit_func_output(whole)
         return self.builder.finalize()
@@ -144,7 +144,7 @@ class _StageBody:
         made: dict[Made, Any] = dict(self.parameters)
         for index in sorted(self.inside):
             read = self.extraction.line.calls[index]
-            reads = {old: _expression(tree, made.get) for old, tree in read.reads.items()}
+            reads = {old: expression_of(tree, made.get) for old, tree in read.reads.items()}
             variable = emit(replace_variables(read.call, reads.__getitem__))
             for output in range(len(read.outputs)):
                 made[Made(index, output)] = (
@@ -166,11 +166,11 @@ class _StageBody:
         self.parameters[value] = relax.Var(name, relax.TensorType(tensor.shape, tensor.dtype))
 
 
-def _expression(tree: Tree, expression_of: Callable[[Made], Any]) -> Any:
+def expression_of(tree: Tree, value_of: Callable[[Made], Any]) -> Any:
     """Expression of a value, from those of its tensors."""
     if isinstance(tree, tuple):
-        return relax.Tuple([_expression(piece, expression_of) for piece in tree])
-    return expression_of(tree) if isinstance(tree, Made) else tree
+        return relax.Tuple([expression_of(piece, value_of) for piece in tree])
+    return value_of(tree) if isinstance(tree, Made) else tree
 
 
 def _readers(extraction: Extraction) -> dict[Made, set[int]]:

@@ -23,7 +23,8 @@ from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
 from tvm_ios.host import cached_libinfo
-from tvm_ios.profile.build_choice import choose_build, in_precision, with_libraries
+from tvm_ios.profile.build_choice import choose_build, with_libraries
+from tvm_ios.profile.decisions.known_forms import in_precision
 from tvm_ios.profile.fastest_build import Records
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest

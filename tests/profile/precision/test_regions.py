@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.low_values import LowValues
 from tvm_ios.devices.traits import CPU
 from tvm_ios.profile.precision.regions import CONVERSION_NS, RegionCosts
 
@@ -14,6 +15,7 @@ GRAPH = OperatorGraph("net", (op("a", **FEW), op("b", 0, **FEW), op("c", 1, **FE
 """A product, an operator that TVM computes, and another product."""
 COSTS = RegionCosts(
     graph=GRAPH,
+    values=LowValues(operators=(), outputs=()),
     results=frozenset({0, 1, 2}),
     products=(True, False, True),
     exact_ns=[9000, None, 9000],

@@ -11,7 +11,7 @@ from tests.bfloat16 import nearest
 from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of, rounded_constant
+from tvm_ios.relay.transforms.bfloat16 import low_values, rounded_constant
 
 TARGET = "llvm -mcpu=core-avx2"
 SIDE = 8
@@ -36,7 +36,7 @@ def prepared(expression):
 
 def in_low(model, low=None):
     """The model in bfloat16, and the types of its operators' results."""
-    low = low_precision_of(model.extraction) if low is None else low
+    low = low_values(model.extraction).most() if low is None else low
     made = with_low_precision(model, low)
     return made, [str(call.checked_type.dtype) for call in made.extraction.calls]
 
@@ -45,7 +45,7 @@ def chosen(expression, kept=()):
     """Kinds of all operators, of those whose results are bfloat16, and whose weights are."""
     extraction = prepared(expression).extraction
     kinds = [operator.kind for operator in extraction.graph.operators]
-    low = low_precision_of(extraction, kept)
+    low = low_values(extraction).most(kept)
     results, weights = ([kinds[index] for index in found] for found in (low.results, low.weights))
     return kinds, results, weights
 
@@ -68,7 +68,7 @@ def test_operators_that_are_kept_are_float32_with_their_weights():
     body = product(relay.nn.softmax(product(data())))
     assert chosen(body, kept=(0,)) == (["dense", "softmax", "dense"], ["softmax"], ["dense"])
     model = prepared(body)
-    low = low_precision_of(model.extraction, kept=(0, 1, 2))
+    low = low_values(model.extraction).most(kept=(0, 1, 2))
     assert low == LowPrecision(results=(), weights=())
     made, _ = in_low(model, low)
     tvm.ir.assert_structural_equal(made.module, model.module)

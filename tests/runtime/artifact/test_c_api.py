@@ -30,7 +30,7 @@ from tvm_ios.host.onednn_files import ONEDNN_VARIABLE, find_onednn
 from tvm_ios.models import nasnet_small
 from tvm_ios.plan.image import IMAGE_MAGIC
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule
 
@@ -392,7 +392,7 @@ def test_models_of_other_numbers_compute_the_same_bits(built, folder, library, p
         prepared = prepare(weights_of_bytes(), None, host_target())
     else:
         prepared = prepare(images(), None, host_target())
-        prepared = with_low_precision(prepared, low_precision_of(prepared.extraction))
+        prepared = with_low_precision(prepared, low_values(prepared.extraction).most())
     low = build_prepared(prepared)
     if library == "oneDNN":
         if find_onednn().version is None:

@@ -11,6 +11,7 @@ import tvm
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.low_values import LowValues
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -103,6 +104,12 @@ class Dialect(Protocol):
 
     def describe(self, extraction: Any) -> Sequence[FusedFunction | None]:
         """Function of each operator; None of what no operator library could compute."""
+
+    def low_values(self, extraction: Any) -> LowValues:
+        """Values of a prepared model of float32 that could be bfloat16."""
+
+    def with_low_precision(self, prepared: Any, low: LowPrecision) -> Any:
+        """Prepared module of float32 whose values are bfloat16 where that is said."""
 
     def digests(self, extraction: Any) -> Sequence[str]:
         """Digest of each operator's function, by which its kernel may be left out."""

@@ -11,10 +11,12 @@ import tvm_ffi
 from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import CostError, OptionError
-from tvm_ios.relax.build import StagedBuild, describe, digests
+from tvm_ios.relax.bfloat16 import low_values
+from tvm_ios.relax.build import StagedBuild, digests
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
-from tvm_ios.relax.prepare import PreparedModule
+from tvm_ios.relax.notes import functions_of as describe
+from tvm_ios.relax.prepare import PreparedModule, with_low_precision
 from tvm_ios.relax.prepare import prepare as partitioned
 from tvm_ios.relax.prepare import prepare as prepare_module
 from tvm_ios.relax.rewrite import rewrite_extraction
@@ -29,6 +31,7 @@ __all__ = [
     "digests",
     "extract",
     "is_partitioned",
+    "low_values",
     "merged_stage",
     "pad_unless_done",
     "partitioned",
@@ -38,6 +41,7 @@ __all__ = [
     "records_digest",
     "resolve_target",
     "rewrite_extraction",
+    "with_low_precision",
 ]
 
 

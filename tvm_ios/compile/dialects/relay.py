@@ -23,10 +23,11 @@ from tvm_ios.relay.inputs import CheckedModule, check_parameters, resolve_target
 from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.obstacles import find_obstacles
-from tvm_ios.relay.prepare import PreparedModule
+from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.relay.prepare import prepare as prepare_module
 from tvm_ios.relay.rewrite import rewrite_extraction
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
@@ -37,6 +38,7 @@ __all__ = [
     "digests",
     "extract",
     "is_partitioned",
+    "low_values",
     "merged_stage",
     "pad_unless_done",
     "partitioned",
@@ -46,6 +48,7 @@ __all__ = [
     "records_digest",
     "resolve_target",
     "rewrite_extraction",
+    "with_low_precision",
 ]
 
 

@@ -84,7 +84,7 @@ class ModelLayouts:
         choice = choices.known(question) if is_raced else None
         is_own = choice is not None and choice.kept == OWN
         with call.stage("build", call.to_prepare()):
-            built = self._built(self._own() if is_own else self.first)
+            built = self.built(self._own() if is_own else self.first)
         answer_with(built, call)
         if not is_raced:
             return LaidOut(built=built, notes=notes)
@@ -93,7 +93,7 @@ class ModelLayouts:
                 call.budget.cut(f"a build with {OWN} was not tried")
                 return LaidOut(built=built)
             with call.stage(f"build {OWN}", call.to_prepare()):
-                own = self._built(self._own())
+                own = self.built(self._own())
             try:
                 choice = _raced(built, own, call)
             except OutOfTimeError as error:
@@ -121,7 +121,8 @@ class ModelLayouts:
     def _own(self) -> PreparedModule:
         return prepare(self.mod, self.params, self.target)
 
-    def _built(self, prepared: PreparedModule) -> BuiltModel:
+    def built(self, prepared: PreparedModule) -> BuiltModel:
+        """Prepared model with its kernels."""
         return replace(build_prepared(prepared), libraries=self.libraries)
 
 

@@ -16,7 +16,7 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
+from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, in_precision, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.search.baselines import sequential_schedule
@@ -47,7 +47,7 @@ def compile_model(
         return lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
     if schedule is not None:
         for layout in (None, *WEIGHT_LAYOUTS):
-            prepared = prepare(mod, params, chosen, image_layout=layout)
+            prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 mod, params = prepared.module, None
                 break

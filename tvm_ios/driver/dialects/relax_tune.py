@@ -9,7 +9,7 @@ from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
-from tvm_ios.driver.ceiling import told_ceiling
+from tvm_ios.driver.ceiling import Arithmetic, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.dialects.relax_options import relax_options
@@ -22,13 +22,14 @@ from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.precision.low_build import in_low_precision
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
-__all__ = ["bfloat16_products", "records_around", "tune_race"]
+__all__ = ["records_around", "tune_race"]
 
 
 def tune_race(given: TuneCall) -> TuneRace:
@@ -41,9 +42,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         given.tuning,
         tuning_records=given.tuning_records,
         decisions=given.decisions,
-        precision=given.options.precision.dtype if given.options.precision.is_low else None,
         deadlines_ms=dict(given.options.search.deadlines_ms or {}),
-        inputs=given.inputs and sorted(given.inputs),
     )
     with exact_bits(options.build.exact):
         return _tune_race(given, options)
@@ -53,7 +52,9 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
     target = resolve_target(given.target)
     build = options.build
-    choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
+    choice = LibraryChoice(
+        target=target, names=build.named_libraries, tf32=build.tf32, dtype=options.precision.dtype
+    )
     compile_code_ahead("llvm")
     call = MeasuringCall(
         lanes=device.require_lanes(given.lanes),
@@ -71,9 +72,13 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     )
     with call.stage("build", call.to_prepare()):
         graph = layouts.first.extraction.graph
-        ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds)
+        low = Arithmetic(in_bfloat16=options.precision.is_low)
+        ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds, low)
     laid_out = layouts.fastest(call, race_forms=build.race_forms)
-    built = laid_out.built
+    built, outcome, notes = laid_out.built, None, laid_out.notes
+    if options.precision.is_low:
+        found = in_low_precision(built, options.precision, call, layouts.built, given.inputs)
+        built, outcome, notes = found.built, found.outcome, (*notes, *found.notes)
     with call.open() as session:
         memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
         main = schedule_build(built, session, call, options.search)
@@ -86,8 +91,8 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         call=call,
         options=options,
         ceiling=ceiling,
-        precision=None,
-        form_notes=laid_out.notes,
+        precision=outcome,
+        form_notes=notes,
         tuned=None,
         decided=GivenDecisions(schedules={}),
         main=main,
@@ -101,9 +106,3 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
 def records_around(staged: Any) -> None:
     """Tuning records in force, of which there are none."""
     del staged
-
-
-def bfloat16_products(extraction: Any) -> tuple[int, ...]:
-    """Operators that bfloat16 may make faster, of which there are none."""
-    del extraction
-    return ()

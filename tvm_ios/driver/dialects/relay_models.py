@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tvm
 
+from tvm_ios.core.fused_function import TensorType
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import valued_model_digest
-from tvm_ios.relay.inputs import resolve_target, weight_inputs
+from tvm_ios.relay.inputs import check_module, resolve_target, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
 from tvm_ios.relay.module_attributes import with_rest
 from tvm_ios.tuning.records.record_lookup import contexts_around
@@ -19,6 +21,7 @@ __all__ = [
     "FILE_SUFFIXES",
     "contexts_around",
     "imported",
+    "input_types",
     "read_file",
     "target_text",
     "valued_model_digest",
@@ -54,3 +57,16 @@ def target_text(target: Any) -> str:
     """Text of a target, its host included."""
     resolved = resolve_target(target)
     return str(resolved) if resolved.host is None else f"{resolved} for {resolved.host}"
+
+
+def input_types(mod: tvm.IRModule, params: Mapping[str, Any]) -> dict[str, TensorType]:
+    """Shape and type of each input of a module that is no parameter, by name."""
+    types = {
+        each.name_hint: each.checked_type
+        for each in check_module(mod)["main"].params
+        if each.name_hint not in params
+    }
+    return {
+        name: TensorType(tuple(map(int, type_.shape)), str(type_.dtype))
+        for name, type_ in types.items()
+    }

@@ -19,7 +19,7 @@ from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import host_target
-from tvm_ios.profile.build_choice import build_for_schedule
+from tvm_ios.profile.decisions.known_forms import build_for_schedule
 from tvm_ios.relay import is_partitioned, read_schedule
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.module_attributes import parts_of

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel
@@ -21,7 +19,6 @@ from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
 from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
-from tvm_ios.driver.given_inputs import require_inputs
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.taken_rest import taken_rest
@@ -46,11 +43,9 @@ from tvm_ios.profile.last_race import (
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.within_memory import MemoryLimit
-from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model, multiplies_bytes
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -69,7 +64,7 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["bfloat16_products", "measuring_device", "records_around", "tune_race"]
+__all__ = ["measuring_device", "records_around", "tune_race"]
 
 
 @shared_workers()
@@ -78,17 +73,10 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    if given.inputs is not None:
-        _require_use(given.inputs, given)
     if given.options.search.deadlines_ms:
         parts_named(_parts_of(given), given.options.search.deadlines_ms)
     with exact_bits(given.options.build.exact):
         return _tune_race(given)
-
-
-def bfloat16_products(extraction: Extraction) -> Collection[int]:
-    """Operators that are products, which bfloat16 may make faster."""
-    return low_precision_of(extraction).weights
 
 
 def _parts_of(given: TuneCall) -> tuple[Part, ...]:
@@ -232,16 +220,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
         memory=memory,
     )
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
-
-
-def _require_use(inputs: Mapping[str, np.ndarray], given: TuneCall) -> None:
-    """Refuse inputs that nothing is checked on, or that are not the model's."""
-    if not given.options.precision.is_low:
-        raise OptionError(
-            "inputs are given, but only errors of bfloat16 are checked on them; give "
-            "precision='bfloat16' as well (--precision bfloat16), or leave them out"
-        )
-    require_inputs(inputs, given.mod, given.params)
 
 
 def _untuned_racers(

@@ -20,8 +20,8 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.host import cached_libinfo
 from tvm_ios.profile.build_candidates import BuildCandidate
-from tvm_ios.profile.build_choice import in_precision, known_forms
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions, GivenSchedule
+from tvm_ios.profile.decisions.known_forms import in_precision, known_forms
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.low_build import outcome_of, outputs_of
 from tvm_ios.relay.prepare import PreparedModule, prepare

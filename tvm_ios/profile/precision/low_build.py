@@ -11,48 +11,84 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from tvm_ios.compile.built_model import BuiltModel
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, Precision
 from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.build_choice import choose_build
+from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.regions import cheapest_regions, region_costs
 from tvm_ios.profile.race import compiled_for
-from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.runtime.base.sample_inputs import sample_inputs
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["LowBuild", "faster_in_bfloat16", "outcome_of", "outputs_of", "relative_errors"]
+__all__ = [
+    "LowBuild",
+    "faster_in_bfloat16",
+    "in_low_precision",
+    "outcome_of",
+    "outputs_of",
+    "relative_errors",
+]
 
-Make = Callable[[PreparedModule], BuiltModel]
+B = TypeVar("B", bound=BuiltModel)
+Make = Callable[[Any], B]
 """Function that builds a prepared module."""
 _CHECK = "check bfloat16"
 PARTS = 8
 """Parts of a model that go back to float32 as wholes."""
-Try = Callable[[Collection[int]], tuple[BuiltModel, PrecisionOutcome] | None]
+Try = Callable[[Collection[int]], tuple[B, PrecisionOutcome] | None]
 """Function that builds in bfloat16 all but some operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowBuild:
+class LowBuild(Generic[B]):
     """Build that is kept of one in float32 and those in bfloat16, with what was found."""
 
-    built: BuiltModel
+    built: B
     outcome: PrecisionOutcome
     notes: tuple[str, ...] = ()
 
 
-def faster_in_bfloat16(
-    built: BuiltModel,
+def in_low_precision(
+    built: B,
     precision: Precision,
     call: MeasuringCall,
-    make: Make,
+    make: Make[B],
     inputs: Mapping[str, np.ndarray] | None = None,
-) -> LowBuild:
+) -> LowBuild[B]:
+    """Faster of a build and the same in bfloat16; the one given if there is no time.
+
+    One in bfloat16 is an answer of the call. Results are checked on the inputs given, or on made-up
+    ones.
+    """
+    try:
+        if call.budget.allows(call.clock.phase_s.get("build", 0.0)):
+            found = faster_in_bfloat16(built, precision, call, make, inputs)
+            if found.built is not built:
+                answer_with(found.built, call)
+            return found
+        call.budget.cut("a build in bfloat16 was not tried")
+    except OutOfTimeError as error:
+        call.budget.cut(f"bfloat16 was not raced: {error}")
+    outcome = PrecisionOutcome(dtype=FLOAT32, reason="the time budget had no time for bfloat16")
+    return LowBuild(built=built, outcome=outcome)
+
+
+def faster_in_bfloat16(
+    built: B,
+    precision: Precision,
+    call: MeasuringCall,
+    make: Make[B],
+    inputs: Mapping[str, np.ndarray] | None = None,
+) -> LowBuild[B]:
     """Build in bfloat16, if it is faster and its results are close enough; else the one given.
 
     Operators that hurt most go back to float32 until results are close enough. Results are those of
@@ -62,12 +98,12 @@ def faster_in_bfloat16(
     costs = region_costs(prepared, built.libraries, call)
     exact = cache(lambda: outputs_of(built, call, inputs))
 
-    def tried(back: Collection[int]) -> tuple[BuiltModel, PrecisionOutcome] | None:
+    def tried(back: Collection[int]) -> tuple[B, PrecisionOutcome] | None:
         """Build with some operators in float32, and its outcome; None where nothing is low."""
-        low = cheapest_regions(prepared.extraction, costs, kept=back)
+        low = cheapest_regions(costs, kept=back)
         if not low.operators:
             return None
-        made = make(with_low_precision(prepared, low))
+        made = make(dialect_here().with_low_precision(prepared, low))
         return made, outcome_of(exact(), made, call, inputs)
 
     first = tried(())
@@ -93,8 +129,8 @@ def faster_in_bfloat16(
 
 
 def _near_enough(
-    built: BuiltModel, tried: Try, precision: Precision
-) -> tuple[BuiltModel, PrecisionOutcome] | None:
+    built: B, tried: Try[B], precision: Precision
+) -> tuple[B, PrecisionOutcome] | None:
     """Build in bfloat16 but for the parts of the model that hurt most; None where none is left.
 
     Each part is tried in bfloat16 alone. Errors of parts are about independent of each other, so

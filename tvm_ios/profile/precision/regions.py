@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.least_cut import least_cut
 from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.low_values import LowValues
 from tvm_ios.host.lane_speeds import LaneSpeeds
-from tvm_ios.profile.absent_kernels import library_ns
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relay.extract import Extraction
-from tvm_ios.relay.prepare import PreparedModule, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import is_product, low_precision_of
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["RegionCosts", "cheapest_regions", "region_costs"]
@@ -31,38 +30,36 @@ OWN_LOOPS = "depthwise_conv2d"
 
 
 def region_costs(
-    prepared: PreparedModule, libraries: Iterable[OperatorLibrary], call: MeasuringCall
+    prepared: Any, libraries: Iterable[OperatorLibrary], call: MeasuringCall
 ) -> RegionCosts:
     """Costs of the operators of a prepared model of float32, with all that may be in bfloat16."""
-    libraries = tuple(libraries)
-    extraction = prepared.extraction
-    operators = extraction.graph.operators
-    whole = low_precision_of(extraction)
-    lowered = with_low_precision(prepared, whole).extraction
+    libraries, dialect = tuple(libraries), dialect_here()
+    graph, values = prepared.extraction.graph, dialect.low_values(prepared.extraction)
+    whole = values.most()
+    lowered = dialect.with_low_precision(prepared, whole).extraction
     return RegionCosts(
-        graph=extraction.graph,
+        graph=graph,
+        values=values,
         results=frozenset(whole.results),
         products=tuple(
-            is_product(each) and operator.kind != OWN_LOOPS
-            for each, operator in zip(extraction.calls, operators, strict=True)
+            each.is_product and operator.kind != OWN_LOOPS
+            for each, operator in zip(values.operators, graph.operators, strict=True)
         ),
-        exact_ns=library_ns(extraction.calls, libraries, call),
-        low_ns=library_ns(lowered.calls, libraries, call),
+        exact_ns=call.library_ns(dialect.describe(prepared.extraction), libraries),
+        low_ns=call.library_ns(dialect.describe(lowered), libraries),
         speeds=call.device.speeds,
         lanes=call.lanes,
     )
 
 
-def cheapest_regions(
-    extraction: Extraction, costs: RegionCosts, *, kept: Collection[int] = ()
-) -> LowPrecision:
+def cheapest_regions(costs: RegionCosts, *, kept: Collection[int] = ()) -> LowPrecision:
     """Values of a prepared model of float32 that are to be bfloat16, so that it is the fastest.
 
     Operators ``kept`` write float32, whatever that costs.
     """
     low = replace(
         costs,
-        results=frozenset(low_precision_of(extraction, kept).results),
+        results=frozenset(costs.values.most(kept).results),
         low_ns=[None if index in kept else each for index, each in enumerate(costs.low_ns)],
     ).cheapest()
     slow = {
@@ -70,8 +67,7 @@ def cheapest_regions(
         for index, is_one in enumerate(costs.products)
         if is_one and costs.low_ns[index] is None and costs.exact_ns[index] is None
     }
-    return low_precision_of(
-        extraction,
+    return costs.values.most(
         kept={*kept, *(index for index, is_low in enumerate(low) if not is_low)},
         exact=slow,
     )
@@ -82,6 +78,8 @@ class RegionCosts:
     """Costs of operators in float32 and in bfloat16."""
 
     graph: OperatorGraph
+    values: LowValues
+    """Values that could be bfloat16."""
     results: frozenset[int]
     """Operators whose results may be bfloat16."""
     products: tuple[bool, ...]

@@ -7,14 +7,15 @@ float32 there, too. Inputs and outputs of the model keep their types.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-import numpy as np
 import tvm
 from tvm import relay
 
 from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, LowPrecision
+from tvm_ios.core.low_values import LowOperator, LowValues
 from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.plan.data_type import bfloat16_bits
 from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
@@ -27,7 +28,7 @@ from tvm_ios.relay.dataflow import (
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.stored_types import with_stored_types
 
-__all__ = ["in_bfloat16", "is_product", "low_precision_of", "rounded_constant"]
+__all__ = ["in_bfloat16", "low_values", "rounded_constant"]
 
 PRODUCTS = frozenset(
     {
@@ -68,56 +69,26 @@ So do all of ``vision``: they read boxes.
 """
 
 
-def low_precision_of(
-    extraction: Extraction, kept: Collection[int] = (), exact: Collection[int] = ()
-) -> LowPrecision:
-    """Values of a prepared model that may lie in memory as bfloat16, as many as possible.
-
-    A view and what it is a view of are of one type. Results of the model stay float32.
-
-    Parameters
-    ----------
-    kept
-        Operators that write float32 and have weights of it.
-    exact
-        Operators that neither read nor write bfloat16.
-    """
+def low_values(extraction: Extraction) -> LowValues:
+    """Values of a prepared model of float32 that could be bfloat16."""
     calls = extraction.calls
     index_of = {call: index for index, call in enumerate(calls)}
-    able = [_is_able(index, extraction) and index not in exact for index in range(len(calls))]
-    near_end = _near_end(extraction)
-    may = [
-        able[index] and index not in kept and index not in near_end for index in range(len(calls))
-    ]
-    groups = list(range(len(calls)))
-
-    def group_of(index: int) -> int:
-        while groups[index] != index:
-            index = groups[index]
-        return index
-
+    operators = []
     for index, call in enumerate(calls):
-        made = [each for argument in call.args for each in producers_of(argument)]
-        read = {_made_by(argument) for argument in call.args}
-        for each in made:
-            if not able[index] or each not in read:  # one of a tuple of several
-                may[index_of[each]] = False
-        if extraction.views[index] is not None:
-            if len(made) < len(call.args):
-                may[index] = False
-            for each in made:
-                groups[group_of(index)] = group_of(index_of[each])
-    barred = {group_of(index) for index, allowed in enumerate(may) if not allowed}
-    return LowPrecision(
-        results=tuple(
-            index for index, allowed in enumerate(may) if allowed and group_of(index) not in barred
-        ),
-        weights=tuple(
-            index
-            for index, call in enumerate(calls)
-            if able[index] and index not in kept and _weight_of(call) is not None
-        ),
-    )
+        made = [[index_of[each] for each in producers_of(argument)] for argument in call.args]
+        apart = {_made_by(argument) for argument in call.args} - {None}
+        operators.append(
+            LowOperator(
+                able=_is_able(index, extraction),
+                is_product=_is_product(call),
+                has_weights=_weight_of(call) is not None,
+                reads=tuple(dict.fromkeys(each for some in made for each in some)),
+                reads_apart=frozenset(index_of[each] for each in apart),
+                is_view=extraction.views[index] is not None,
+                reads_others=sum(map(len, made)) < len(call.args),
+            )
+        )
+    return LowValues(operators=tuple(operators), outputs=tuple(extraction.outputs))
 
 
 def in_bfloat16(extraction: Extraction, low: LowPrecision) -> tvm.IRModule:
@@ -169,37 +140,12 @@ def _made_by(argument: relay.Expr) -> relay.Call | None:
 
 def rounded_constant(constant: relay.Constant) -> relay.Constant:
     """Constant of bfloat16 with the numbers nearest to those of one of float32."""
-    bits = values_of(constant).astype("float32").view("uint32")
-    last = (bits >> 16) & 1
-    nearest = ((bits + last + 0x7FFF) >> 16).astype("uint16")
-    nan = ((bits >> 16) | 0x40).astype("uint16")
-    is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    array = tvm.nd.empty(bits.shape, BFLOAT16)
-    array.copyfrom(np.where(is_nan, nan, nearest))
+    array = tvm.nd.empty(constant.data.shape, BFLOAT16)
+    array.copyfrom(bfloat16_bits(values_of(constant)))
     return relay.Constant(array)
 
 
-def _near_end(extraction: Extraction) -> set[int]:
-    """Operators between whose results and those of the model no product lies.
-
-    What is rounded there is never averaged again.
-    """
-    calls = extraction.calls
-    index_of = {call: index for index, call in enumerate(calls)}
-    found: set[int] = set()
-    waiting = list(extraction.outputs)
-    while waiting:
-        index = waiting.pop()
-        if index in found:
-            continue
-        found.add(index)
-        if not is_product(calls[index]):
-            made = (each for argument in calls[index].args for each in producers_of(argument))
-            waiting += [index_of[each] for each in made]
-    return found
-
-
-def is_product(call: relay.Call) -> bool:
+def _is_product(call: relay.Call) -> bool:
     """True if a kernel call computes a convolution or a product of matrices."""
     function = local_function(call)
     return function is not None and not PRODUCTS.isdisjoint(_names(all_calls(function.body)))

@@ -32,7 +32,7 @@ from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.way_choice import ways_in_network, with_choice
 from tvm_ios.relay.prepare import with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.base.native_runtime import address_of
 from tvm_ios.runtime.libraries.known import read_call
@@ -94,7 +94,7 @@ def test_every_convolution_that_has_a_format_is_computed(built, expected, lanes)
 def test_a_network_in_bfloat16_has_the_same_bits_in_any_order(onednn, plain, expected):
     if "bf16" not in onednn.facts.isa and "amx" not in onednn.facts.isa:
         pytest.skip(f"oneDNN need not have bfloat16 for {onednn.facts.isa}")
-    low = with_low_precision(plain.prepared, low_precision_of(plain.prepared.extraction))
+    low = with_low_precision(plain.prepared, low_values(plain.prepared.extraction).most())
     built = replace(build_prepared(low, like=plain), libraries=(OnednnLibrary(),))
     found = []
     for schedule in (sequential_schedule(built.graph), greedy_schedule(built.graph)):

@@ -29,7 +29,7 @@ from tvm_ios.profile.prices import StagePrices
 from tvm_ios.profile.race import compiled_for
 from tvm_ios.profile.stage_kernels import StageKernels
 from tvm_ios.relay.prepare import prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_precision_of
+from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.runtime.libraries.onednn import library as onednn_here
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.runtime.rpc import kernels as remote_kernels
@@ -93,7 +93,7 @@ def test_calls_compute_there_what_they_compute_here(
         if "bf16" not in onednn.facts.isa and "amx" not in onednn.facts.isa:
             pytest.skip(f"oneDNN need not have bfloat16 for {onednn.facts.isa}")
         prepared = prepare(*network, TARGET)
-        low = with_low_precision(prepared, low_precision_of(prepared.extraction))
+        low = with_low_precision(prepared, low_values(prepared.extraction).most())
         built = replace(build_prepared(low), libraries=built.libraries)
     elif precision == "int8":
         prepared = prepare(quantised_images(), None, host_target())

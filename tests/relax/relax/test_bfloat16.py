@@ -1,0 +1,141 @@
+"""Values of prepared Relax models that become bfloat16, and how far off results are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm_ios.compile.relax_model import build_prepared
+
+from tests.bfloat16 import nearest, widened
+from tests.relax.networks import TARGET, Network, answers, random_network, squeezenet
+from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.relax.bfloat16 import low_values
+from tvm_ios.relax.extract import extract
+from tvm_ios.relax.notes import functions_of
+from tvm_ios.relax.prepare import in_precision, prepare, with_low_precision
+from tvm_ios.runtime.base.lane_pool import LaneOptions
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+
+
+def product(net, value, columns=8):
+    return net.emit(relax.op.matmul(value, net.constant(int(value.ty.shape[1]), columns)))
+
+
+def prepared(body, *shape):
+    return prepare(Network(*(shape or (2, 8))).build(body), None, TARGET)
+
+
+def chosen(model):
+    """Kinds of the operators whose results are bfloat16, and whose weights are."""
+    kinds = [operator.kind for operator in model.extraction.graph.operators]
+    low = low_values(model.extraction).most()
+    return tuple([kinds[index] for index in each] for each in (low.results, low.weights))
+
+
+def ran(compiled, value):
+    with compiled.executor(options=LaneOptions(oversubscribe=True)) as executor:
+        executor.run(x=value)
+        count = executor.get_num_outputs()
+        return [executor.get_output(number).numpy() for number in range(count)]
+
+
+def test_what_lies_between_products_is_rounded_and_the_end_is_not():
+    def body(net):
+        middle = net.emit(relax.op.nn.softmax(product(net, product(net, net.x))))
+        return net.emit(relax.op.sum(product(net, middle), axis=1))
+
+    results, weights = chosen(prepared(body))
+    assert results == ["matmul", "matmul", "softmax"]
+    assert weights == ["matmul"] * 3
+
+
+def test_what_is_read_as_places_and_what_norms_read_is_float32():
+    def places(net):
+        best = net.emit(relax.op.argmax(product(net, net.x), axis=1, keepdims=True))
+        return product(net, net.emit(relax.op.astype(best, "float32")))
+
+    assert chosen(prepared(places)) == ([], ["matmul"] * 2)
+
+    def norm(net):
+        scales = [net.constant(8) for _ in range(2)]
+        made = relax.op.nn.layer_norm(product(net, net.x), *scales, axes=[-1])
+        return product(net, net.emit(made))
+
+    assert chosen(prepared(norm))[0] == []
+
+
+def test_kernels_read_and_write_what_their_notes_say():
+    model = prepared(lambda net: product(net, product(net, net.x)))
+    low = with_low_precision(model, low_values(model.extraction).most())
+    first, second = functions_of(low.extraction)
+    assert (first.stored, first.rounded_to) == ((None, IN_BFLOAT16), IN_BFLOAT16)
+    assert (second.stored, second.rounded_to) == ((IN_BFLOAT16, IN_BFLOAT16), None)
+    assert [each.dtype for each in second.parameters] == ["bfloat16"] * 2
+    assert all(call.result.dtype == "float32" for call in (*first.calls, *second.calls))
+    value, (weight, other) = np.float32([[0.1] * 8] * 2), _weights(model)
+    exact = value @ widened(nearest(weight))
+    wanted = widened(nearest(exact)) @ widened(nearest(other))
+    (found,) = ran(build_prepared(low).lower(lanes=1), value)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def _weights(model):
+    reads = [call.call.args[1].fields[1] for call in model.extraction.line.calls]
+    return [each.value.numpy() for each in reads]
+
+
+def test_weights_are_the_nearest_numbers_and_shared_once():
+    def body(net):
+        weight = net.constant(8, 8)
+        first = net.emit(relax.op.matmul(net.x, weight))
+        return net.emit(relax.op.matmul(first, weight))
+
+    model = prepared(body)
+    low = with_low_precision(model, low_values(model.extraction).most())
+    one, other = (call.call.args[1].fields[1] for call in low.extraction.line.calls)
+    assert one.same_as(other)
+    bits = np.asarray(one.value.numpy()).view("uint16")
+    np.testing.assert_array_equal(bits, nearest(_weights(model)[0]))
+
+
+def test_views_stay_views():
+    mod, params, _ = squeezenet()
+    model = prepare(mod, params, TARGET)
+    low = low_values(model.extraction).most()
+    made = with_low_precision(model, low)
+    operators, others = (each.extraction.graph.operators for each in (model, made))
+    assert [each.kind for each in others] == [each.kind for each in operators]
+    assert [each.view for each in others] == [each.view for each in operators]
+    views = [index for index, each in enumerate(operators) if each.view]
+    assert {*views} & {*low.results}
+
+
+def test_values_that_cannot_be_bfloat16_leave_the_model_alone():
+    model = prepared(lambda net: product(net, product(net, net.x)))
+    assert in_precision(model, None) is model
+    assert in_precision(model, LowPrecision(results=(1,), weights=())) is model
+    low = low_values(model.extraction).most()
+    twice = [in_precision(model, low).extraction.graph.fingerprint() for _ in range(2)]
+    assert twice[0] == twice[1] != model.extraction.graph.fingerprint()
+
+
+@pytest.mark.slow(2)
+@pytest.mark.parametrize("seed", range(8))
+def test_random_networks_are_close_to_float32_in_any_order(seed):
+    mod, value = random_network(seed)
+    exact = prepare(mod, None, TARGET)
+    low = low_values(exact.extraction).most()
+    made = with_low_precision(exact, low)
+    machine = answers(made.module, value)
+    built = build_prepared(made)
+    for schedule in (sequential_schedule(built.graph), greedy_schedule(built.graph)):
+        compiled = built.lower(schedule, lanes=2)
+        assert compiled.schedule.low == low
+        for found, wanted in zip(ran(compiled, value), machine, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    for found, wanted in zip(machine, answers(exact.module, value), strict=True):
+        assert np.abs(found - wanted).max() <= 0.05 * np.abs(wanted).max()
+    again = extract(made.module).graph.fingerprint()
+    assert again == made.extraction.graph.fingerprint()

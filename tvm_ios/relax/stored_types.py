@@ -1,0 +1,191 @@
+"""Kernels of a prepared module that compute in float32, and have values in memory in other types.
+
+These are bfloat16, and whole numbers that stand for others. Goes after fusing and before loops:
+each such kernel begins with conversions of what it reads and ends in one of its result, and loops
+compute these where they are needed. Its note says the types apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+
+from tvm_ios.core.fused_function import TensorType
+from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.stored_type import StoredType
+from tvm_ios.plan.kernel_graph import GraphTensor
+from tvm_ios.relax.extract import Extraction, inputs_of, kernel_of
+from tvm_ios.relax.ir import Constant, replace_variables
+from tvm_ios.relax.notes import noted_function, with_notes
+from tvm_ios.relax.rewrite import expression_of
+from tvm_ios.relax.straight_line import Made
+
+__all__ = ["StoredCall", "with_stored_types"]
+
+LAST = float(1.5 * 2**23)
+"""Number of float32 whose sums with small ones have no digits behind the point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCall:
+    """Types that values of one call have in memory, where these are not those it computes with."""
+
+    parameters: Mapping[int, StoredType] = field(default_factory=dict)
+    """Types of arguments, by position."""
+    result: StoredType | None = None
+    """Type of the only result; None where that is as it is computed."""
+    constants: Mapping[int, Constant] = field(default_factory=dict)
+    """Constants in place of arguments, by position."""
+
+
+def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) -> tvm.IRModule:
+    """Copy of a module whose calls, by number, have values in memory in other types."""
+    module, line = extraction.module, extraction.line
+    others = {
+        variable: function
+        for variable, function in module.functions_items()
+        if not function.same_as(extraction.main)
+    }
+    builder = relax.BlockBuilder(tvm.IRModule(others, module.attrs, module.global_infos))
+    kernels = _Kernels(extraction, builder)
+    called = {number: kernels.of(number, each) for number, each in stored.items()}
+    made: dict[Made, Any] = {
+        Made(-1, number): variable for number, variable in enumerate(extraction.main.params)
+    }
+    attributes = dict(extraction.main.attrs or {})
+    attributes.pop("global_symbol", None)  # the builder adds it
+    with builder.function("main", list(extraction.main.params), attrs=attributes):
+        with builder.dataflow():
+            for number, read in enumerate(line.calls):
+                reads = {old: expression_of(tree, made.get) for old, tree in read.reads.items()}
+                call = replace_variables(read.call, reads.__getitem__)
+                if number in called:
+                    arguments = list(call.args[1].fields)
+                    for place, constant in stored[number].constants.items():
+                        arguments[place] = constant
+                    call = relax.Call(called[number], arguments)
+                variable = builder.emit(call)
+                for output in range(len(read.outputs)):
+                    made[Made(number, output)] = (
+                        variable if read.alone else relax.TupleGetItem(variable, output)
+                    )
+            whole = builder.emit_output(expression_of(line.result, made.get))
+        builder.emit_func_output(whole)
+    passes = [relax.transform.FuseTIR(), relax.transform.DeadCodeElimination()]
+    return with_notes(tvm.transform.Sequential(passes)(builder.finalize()), kernels.notes)
+
+
+class _Kernels:
+    """Functions of kernels with conversions around them, one for all calls that are alike."""
+
+    def __init__(self, extraction: Extraction, builder: relax.BlockBuilder) -> None:
+        self._extraction = extraction
+        self._builder = builder
+        self._known: dict[Any, tvm.ir.GlobalVar] = {}
+        self.notes: dict[str, Any] = {}
+        """Notes of the kernels, by name."""
+
+    def of(self, number: int, stored: StoredCall) -> tvm.ir.GlobalVar:
+        """Function of a call's kernel with types of its own."""
+        read = self._extraction.line.calls[number]
+        old = read.call.args[0]
+        is_view = number in self._extraction.reshapes or self._extraction.views[number] is not None
+        key = (old, tuple(sorted(stored.parameters.items())), stored.result, is_view)
+        if key not in self._known:
+            tensors = inputs_of(self._extraction.line, read)
+            self._known[key] = self._added(old, tensors, read.outputs[0], stored, is_view=is_view)
+            note = noted_function(kernel_of(self._extraction.module, read))
+            if note is not None and not is_view:
+                types = tuple(stored.parameters.get(each) for each in range(len(tensors)))
+                parameters = tuple(
+                    each if type_ is None else TensorType(each.shape, type_.dtype)
+                    for each, type_ in zip(note.parameters, types, strict=True)
+                )
+                self.notes[self._known[key].name_hint] = replace(
+                    note,
+                    parameters=parameters,
+                    stored=types if any(types) else (),
+                    rounded_to=stored.result,
+                )
+        return self._known[key]
+
+    def _added(
+        self,
+        old: tvm.ir.GlobalVar,
+        tensors: Sequence[GraphTensor],
+        output: GraphTensor,
+        stored: StoredCall,
+        *,
+        is_view: bool,
+    ) -> tvm.ir.GlobalVar:
+        builder, types = self._builder, stored.parameters
+        parameters = [
+            relax.Var(f"x{n}", _type(each, types.get(n))) for n, each in enumerate(tensors)
+        ]
+        with builder.function(old.name_hint, parameters, attrs={"Primitive": 1}, private=True):
+            with builder.dataflow():
+                if is_view:
+                    made = self._te(partial(_moved, shape=output.shape), parameters)
+                else:
+                    read = [
+                        self._te(partial(_read, stored=types[n]), each) if n in types else each
+                        for n, each in enumerate(parameters)
+                    ]
+                    made = builder.emit(relax.call_tir(old, relax.Tuple(read), _type(output)))
+                    if stored.result is not None:
+                        made = self._te(partial(_written, stored=stored.result), made)
+                made = builder.emit_output(made)
+            added: tvm.ir.GlobalVar = builder.emit_func_output(made)
+        return added
+
+    def _te(self, compute: Callable[..., te.Tensor], read: Any) -> relax.Var:
+        return self._builder.emit_te(compute, read, primfunc_name_hint="stored")
+
+
+def _type(tensor: GraphTensor, stored: StoredType | None = None) -> relax.TensorType:
+    return relax.TensorType(tensor.shape, tensor.dtype if stored is None else stored.dtype)
+
+
+def _moved(values: Sequence[te.Tensor], shape: Sequence[int]) -> te.Tensor:
+    """Elements in their order, as TVM's own kernels of views have them."""
+    if len(values) == 1:
+        return topi.reshape(values[0], shape)
+    axes = [n for n, extent in enumerate(shape) if extent != int(values[0].shape[n])]
+    return topi.concatenate(values, axes[0])
+
+
+def _read(values: te.Tensor, stored: StoredType) -> te.Tensor:
+    """Numbers of float32 that are in memory in another type."""
+    if not stored.is_whole:
+        return topi.cast(values, FLOAT32)
+    scale = tirx.const(np.float32(stored.scale), FLOAT32)
+
+    def number(*place: Any) -> Any:
+        wide = values(*place).astype("int32") - tirx.const(stored.zero_point, "int32")
+        return wide.astype(FLOAT32) * scale
+
+    return te.compute(values.shape, number, "numbers")
+
+
+def _written(values: te.Tensor, stored: StoredType) -> te.Tensor:
+    """Values in memory for numbers of float32: the nearest, the even one of two."""
+    if not stored.is_whole:
+        return topi.cast(values, stored.dtype)
+    least, most = (tirx.const(each, FLOAT32) for each in stored.steps)
+    inverse = tirx.const(np.float32(1) / np.float32(stored.scale), FLOAT32)
+    first = tirx.const(int(np.float32(LAST).view("int32")) - stored.zero_point, "int32")
+
+    def whole(*place: Any) -> Any:
+        bounded = tirx.min(tirx.max(values(*place) * inverse, least), most)
+        # The bits of its sum count on from those of the constant; TVM would simplify a difference
+        # of floats.
+        bits = tirx.reinterpret("int32", bounded + tirx.const(np.float32(LAST), FLOAT32))
+        return (bits - first).astype(stored.dtype)
+
+    return te.compute(values.shape, whole, "whole_numbers")
