@@ -96,6 +96,6 @@ def test_results_of_every_kind(make):
     with lower_schedule(model, sequential_schedule(model.graph), lanes=2).executor() as executor:
         executor.run(x=network.value())
         found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
-    for got, wanted in zip(found, answers(mod, network.value()), strict=True):
+    for got, wanted in zip(found, answers(model.prepared.module, network.value()), strict=True):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(got, wanted)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tvm import relax
-from tvm_ios.compile.relax_model import build_prepared
 
 from tests.bfloat16 import nearest, widened
 from tests.relax.networks import TARGET, Network, answers, random_network, squeezenet
+from tvm_ios.compile.built_model import build_prepared
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.relax.bfloat16 import low_values
@@ -77,7 +78,8 @@ def test_kernels_read_and_write_what_their_notes_say():
     value, (weight, other) = np.float32([[0.1] * 8] * 2), _weights(model)
     exact = value @ widened(nearest(weight))
     wanted = widened(nearest(exact)) @ widened(nearest(other))
-    (found,) = ran(build_prepared(low).lower(lanes=1), value)
+    built = build_prepared(low)
+    (found,) = ran(lower_schedule(built, sequential_schedule(built.graph), lanes=1), value)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -131,7 +133,7 @@ def test_random_networks_are_close_to_float32_in_any_order(seed):
     machine = answers(made.module, value)
     built = build_prepared(made)
     for schedule in (sequential_schedule(built.graph), greedy_schedule(built.graph)):
-        compiled = built.lower(schedule, lanes=2)
+        compiled = lower_schedule(built, schedule, lanes=2)
         assert compiled.schedule.low == low
         for found, wanted in zip(ran(compiled, value), machine, strict=True):
             np.testing.assert_array_equal(found, wanted)

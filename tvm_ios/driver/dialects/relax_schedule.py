@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tvm
 
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
@@ -49,7 +50,7 @@ def compile_model(
         for layout in (None, *WEIGHT_LAYOUTS):
             prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
-                mod, params = prepared.module, None
-                break
+                built = replace(build_prepared(prepared), libraries=libraries)
+                return lower_schedule(built, schedule, lanes=chosen_lanes)
     built = build_model(mod, params, chosen, libraries=libraries)
     return lower_schedule(built, schedule or sequential_schedule(built.graph), lanes=chosen_lanes)
