@@ -134,7 +134,7 @@ class _RandomNetwork(Network):
         """What nobody has read, after a number of operators."""
         kinds = (self.convolution, self.convolution, self.joined, self.joined, self.halved)
         kinds += (self.depthwise, self.combined, self.pooled, self.centred, self.normed)
-        kinds += (self.mapped, self.reshaped, self.siblings, self.siblings)
+        kinds += (self.mapped, self.reshaped, *[self.siblings] * 5)
         for _ in range(self.chooser.randrange(5, 13)):
             made = self.chooser.choice(kinds)(self.image())
             # Concatenations of concatenations grow without end.

@@ -44,9 +44,9 @@ def tune_race(given: TuneCall) -> TuneRace:
     _require_relax(given)
     options, budget, device = given.options, given.time_budget, LocalCpu()
     # Efficiencies that prices are predicted with are those of Relay's kernels.
-    measure, search = replace(options.measure, predict=False), options.search
+    measure, build = replace(options.measure, predict=False), options.build
+    search = options.search.without_merges() if build.exact else options.search
     target = resolve_target(given.target)
-    build = options.build
     choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
     compile_code_ahead("llvm")
     call = MeasuringCall(
