@@ -134,7 +134,7 @@ class _RandomNetwork(Network):
         """What nobody has read, after a number of operators."""
         kinds = (self.convolution, self.convolution, self.joined, self.joined, self.halved)
         kinds += (self.depthwise, self.combined, self.pooled, self.centred, self.normed)
-        kinds += (self.mapped, self.reshaped)
+        kinds += (self.mapped, self.reshaped, *[self.siblings] * 5)
         for _ in range(self.chooser.randrange(5, 13)):
             made = self.chooser.choice(kinds)(self.image())
             # Concatenations of concatenations grow without end.
@@ -144,6 +144,14 @@ class _RandomNetwork(Network):
 
     def convolution(self, data: relax.Var) -> relax.Var:
         return self.conv(data, self.chooser.choice((2, 4, 6)), self.chooser.choice((1, 3)))
+
+    def siblings(self, data: relax.Var) -> relax.Var:
+        """Convolutions of one image, which may merge, joined or one by one."""
+        made = [self.convolution(data) for _ in range(self.chooser.choice((2, 3)))]
+        if self.chooser.randrange(2):
+            return self.emit(relax.op.concat(made, axis=1))
+        self.images += made[1:]
+        return made[0]
 
     def depthwise(self, data: relax.Var) -> relax.Var:
         channels = int(data.ty.shape[1])

@@ -39,11 +39,14 @@ class RandomPrices:
         self.seed = seed
 
     def price(self, graph: OperatorGraph, stages: list[Stage]) -> list[int]:
-        """Of each stage: its longest group, and something for each group."""
+        """Of each stage: its longest group, and something for each group; merges cost little."""
         chooser = random.Random(self.seed)
         alone_ns = [chooser.randrange(1, 1000) for _ in range(len(graph))]
         return [
-            max(sum(alone_ns[i] for i in group) for group in stage.groups) + 50 * len(stage.groups)
+            50
+            if stage.is_merge
+            else max(sum(alone_ns[i] for i in group) for group in stage.groups)
+            + 50 * len(stage.groups)
             for stage in stages
         ]
 

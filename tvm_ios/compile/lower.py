@@ -40,7 +40,7 @@ def lower_schedule(built: BuiltModel, schedule: InterOpSchedule, *, lanes: int) 
     verify_schedule(schedule, built.graph)
     schedule = replace(schedule, form=built.form, low=built.prepared.low)
     # Seconds for a large network, and a race only runs it: written when somebody asks for it.
-    partition = cache(partial(rewritten, built.extraction, schedule))
+    partition = cache(partial(rewritten, built.extraction, schedule, built.prepared.target))
     placements: Sequence[Placement]
     if any(stage.is_merge for stage in schedule.stages):
         kernels = _with_merged(built, partition())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
 from tvm_ios.onnx.rest import RESTS
 from tvm_ios.runtime.libraries.known import require_names
@@ -69,6 +70,16 @@ class BuildOptions:
     def named_libraries(self) -> tuple[str, ...] | None:
         """Names of the libraries that have to be there; None for what is installed."""
         return () if self.exact else self.libraries
+
+    def require_exact(self, schedule: InterOpSchedule | None) -> None:
+        """Refuse a schedule that merges convolutions where stock TVM's bits are asked for."""
+        if not self.exact or schedule is None:
+            return
+        if any(stage.is_merge for stage in schedule.stages):
+            raise OptionError(
+                "exact is True, but the schedule merges convolutions, which gives sums other bits; "
+                "search one with exact=True"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,9 @@ class PartitionStages:
 
     schedule: InterOpSchedule
     """Schedule that was made for the graph of this very module."""
+    target: Any = None
+    """Target that Relax makes kernels of merge stages for, this processor where omitted; not read
+    with Relay, whose kernels are made when the module is built."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, InterOpSchedule):
@@ -49,4 +52,4 @@ class PartitionStages:
         dialect = dialect_here()
         if dialect.is_partitioned(mod):
             return mod
-        return dialect.rewrite_extraction(dialect.extract(mod), self.schedule)
+        return dialect.rewrite_extraction(dialect.extract(mod), self.schedule, self.target)

@@ -102,7 +102,9 @@ class ScheduleOperators:
             prepared = dialect.prepare_unless_done(mod, self.params, self.target)
             if prepared is None or not len(prepared.extraction.graph):
                 return mod
-            return dialect.rewrite_extraction(prepared.extraction, self.schedule(prepared))
+            return dialect.rewrite_extraction(
+                prepared.extraction, self.schedule(prepared), prepared.target
+            )
 
     def schedule(self, prepared: Prepared) -> InterOpSchedule:
         """Schedule that the options ask for."""

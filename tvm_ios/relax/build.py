@@ -42,17 +42,15 @@ class StagedBuild:
     placements: tuple[Placement, ...]
     """Place of each operator, in graph order."""
     operator_names: tuple[str, ...]
+    members: tuple[tuple[str, ...], ...]
+    """Names of the model's operators that each operator computes, in graph order: several for a
+    merged convolution, none for a copy of its slice."""
     kernel_codes: tuple[str, ...]
     """Digest of the loops of each operator's kernel, in graph order."""
     extraction: Extraction
     schedule: InterOpSchedule
     """Schedule of a partitioned module; the sequential one of any other."""
     target: tvm.target.Target
-
-    @property
-    def members(self) -> tuple[tuple[str, ...], ...]:
-        """Name of each operator, alone: kernels of Relax are not merged."""
-        return tuple((name,) for name in self.operator_names)
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each operator, in graph order; None of what no library could compute."""
@@ -111,18 +109,21 @@ def build(
         schedule = read_schedule(module)
         placed = _placed(extraction)
         names = tuple(kernel.name for kernel in placed)
+        members = tuple(kernel.members for kernel in placed)
         places = [(kernel.stage, kernel.group) for kernel in placed]
     else:
         schedule = sequential_schedule(extraction.graph)
         names = schedule.operator_names
+        members = tuple((name,) for name in names)
         places = [(index, 0) for index in range(len(names))]
     graph = _GraphOfKernels(extraction, names)
     return StagedBuild(
         library=_compile(extraction, chosen),
         graph=graph.finish(),
         params=graph.params,
-        placements=placements_at(extraction, schedule, [(name,) for name in names], places),
+        placements=placements_at(extraction, schedule, members, places),
         operator_names=names,
+        members=members,
         kernel_codes=tuple(_code_of(extraction, call) for call in extraction.line.calls),
         extraction=extraction,
         schedule=schedule,

@@ -5,16 +5,30 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_ios.core.graph import Coverage, Obstacle, Operator, OperatorGraph, unique_names
+from tvm_ios.core.graph import (
+    Convolution,
+    Coverage,
+    Obstacle,
+    Operator,
+    OperatorGraph,
+    unique_names,
+)
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.kernel_graph import GraphTensor
-from tvm_ios.plan.placement import ConcatView
+from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.relax.convolution import (
+    ConvolutionPattern,
+    describe_convolution,
+    match_convolution,
+)
 from tvm_ios.relax.ir import (
     Constant,
     call_name,
@@ -24,8 +38,9 @@ from tvm_ios.relax.ir import (
     static_tensors,
 )
 from tvm_ios.relax.kernel_text import kernel_text
-from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, leaves, read_main
-from tvm_ios.relax.views import concat_view, is_reshape
+from tvm_ios.relax.notes import noted_function
+from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, Tree, leaves, read_main
+from tvm_ios.relax.views import concatenation, is_reshape, view_of
 
 __all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of"]
 
@@ -46,11 +61,22 @@ class Extraction:
     line: StraightLine
     """Calls of ``main``, one for each operator, in graph order."""
     graph: OperatorGraph
-    views: tuple[ConcatView | None, ...]
-    """Concatenations of whole pieces of memory; None for other operators."""
+    views: tuple[SliceView | ConcatView | None, ...]
+    """Slices and concatenations of whole pieces of memory; None for other operators."""
+    patterns: tuple[ConvolutionPattern | None, ...]
+    """Parts of each mergeable convolution; None for other operators."""
+    outputs: tuple[int, ...]
+    """Operators whose results ``main`` returns, ascending."""
+    joins: tuple[tuple[int, ...], ...]
+    """Mergeable convolutions whose channels an operator concatenates, in order; empty for operators
+    that are no such concatenation."""
     reshapes: frozenset[int]
     """Operators whose output has the bytes of their input, so that nothing has to run."""
     coverage: Coverage
+
+    def constants_of(self, operator: int) -> list[np.ndarray | None]:
+        """Arguments of an operator's kernel: arrays of constants, None for other tensors."""
+        return _constants(self.line.calls[operator])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +87,7 @@ class _Facts:
     workload: str
     flops: int
     reshape: bool
-    view: ConcatView | None
+    view: SliceView | ConcatView | None
 
 
 def is_prepared(module: tvm.IRModule) -> bool:
@@ -97,6 +123,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
     facts = [_facts(module, call, known) for call in line.calls]
     reasons = [None if kernel_of(module, call) else _barrier_reason(call) for call in line.calls]
     names = unique_names([fact.kind for fact in facts])
+    patterns = tuple(_pattern(module, call) for call in line.calls)
     operators = tuple(
         Operator(
             name=own,
@@ -107,9 +134,12 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
             memory_bytes=sum(map(_bytes, (*inputs_of(line, call), *call.outputs))),
             output_elements=sum(math.prod(tensor.shape) for tensor in call.outputs),
             view=fact.reshape or fact.view is not None,
+            convolution=_convolution(pattern, line, call, names),
             schedulable=reason is None,
         )
-        for own, fact, call, reason in zip(names, facts, line.calls, reasons, strict=True)
+        for own, fact, call, reason, pattern in zip(
+            names, facts, line.calls, reasons, patterns, strict=True
+        )
     )
     return Extraction(
         module=module,
@@ -117,6 +147,12 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
         line=line,
         graph=OperatorGraph(name, operators),
         views=tuple(fact.view for fact in facts),
+        patterns=patterns,
+        outputs=tuple(sorted({leaf.call for leaf in _made(line.result) if leaf.call >= 0})),
+        joins=tuple(
+            _joined_convolutions(line, call, fact, patterns)
+            for call, fact in zip(line.calls, facts, strict=True)
+        ),
         reshapes=frozenset(index for index, fact in enumerate(facts) if fact.reshape),
         coverage=_coverage(operators, reasons, line),
     )
@@ -161,6 +197,68 @@ def _predecessors(call: ReadCall) -> tuple[int, ...]:
     return tuple(sorted(made))
 
 
+def _made(tree: Tree) -> list[Made]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Made)]
+
+
+def _constants(call: ReadCall) -> list[np.ndarray | None]:
+    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
+    return [each.value.numpy() if isinstance(each, Constant) else None for each in arguments]
+
+
+def _pattern(module: tvm.IRModule, call: ReadCall) -> ConvolutionPattern | None:
+    kernel = kernel_of(module, call)
+    noted = None if kernel is None or len(call.outputs) != 1 else noted_function(kernel)
+    return None if noted is None else match_convolution(noted, _constants(call))
+
+
+def _convolution(
+    pattern: ConvolutionPattern | None, line: StraightLine, call: ReadCall, names: list[str]
+) -> Convolution | None:
+    if pattern is None:
+        return None
+    argument = call.call.args[1].fields[pattern.data]
+    made = call.reads.get(argument)
+    if not isinstance(made, Made):
+        return None
+    if made.call < 0:
+        return describe_convolution(pattern, f"input {line.parameters[made.output][0]}")
+    alone = line.calls[made.call].alone
+    name = names[made.call] if alone else f"{names[made.call]}.{made.output}"
+    return describe_convolution(pattern, name)
+
+
+def _joined_convolutions(
+    line: StraightLine,
+    call: ReadCall,
+    fact: _Facts,
+    patterns: Sequence[ConvolutionPattern | None],
+) -> tuple[int, ...]:
+    """Mergeable convolutions whose channels a call concatenates, if it does just that."""
+    if not is_call_tir(call.call) or len(call.outputs) != 1:
+        return ()
+    read = [
+        leaf
+        for argument in call.call.args[1].fields
+        for leaf in leaves(call.reads.get(argument, argument))
+    ]
+    sources = [leaf.call for leaf in read if isinstance(leaf, Made) and leaf.call >= 0]
+    own = [patterns[source] for source in sources]
+    axes = {None if pattern is None else pattern.channel_axis for pattern in own}
+    if len(sources) != len(read) or len(sources) < 2 or len(axes) != 1:
+        return ()
+    (axis,) = axes
+    if axis is None:
+        return ()
+    # The loops may be ours by now, and the workload is of TVM's.
+    text = concatenation(inputs_of(line, call), axis)
+    return tuple(sources) if text and fact.workload == _workload(fact.kind, text) else ()
+
+
+def _workload(kind: str, text: str) -> str:
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
 def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _Facts]) -> _Facts:
     """Facts on what a call runs; those of a kernel are found once."""
     function = kernel_of(module, call)
@@ -178,14 +276,13 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
         )
     if variable not in known:
         inputs = [tensor for piece in call.call.args[1].fields for tensor in _typed(piece)]
-        reshape = is_reshape(function)
+        reshape = is_reshape(function, inputs, call.outputs)
         plain = not reshape and len(call.outputs) == 1
-        view = concat_view(function, inputs, call.outputs[0]) if plain else None
+        view = view_of(function, inputs, call.outputs[0]) if plain else None
         kind = _kind(variable.name_hint)
-        digest = hashlib.sha256(kernel_text(function).encode()).hexdigest()
         known[variable] = _Facts(
             kind=kind,
-            workload=f"{kind}-{digest[:32]}",
+            workload=_workload(kind, kernel_text(function)),
             flops=_flops(function),
             reshape=reshape,
             view=view,

@@ -2,7 +2,8 @@
 
 Goes after ``extract`` and the search; ``build``, and TVM's own pipeline for its virtual machine,
 come after it. Constants stay in the stage functions. A call that is no kernel stands in a stage of
-its own, as it is.
+its own, as it is. A concatenation that a merged convolution computes belongs to the merge's stage;
+its own stage only hands it on.
 """
 
 from __future__ import annotations
@@ -14,31 +15,39 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_ios.core.merge_outputs import merged_name
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.core.stage_attributes import main_attributes, stage_attributes
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError
+from tvm_ios.plan.merge_effects import stage_outputs
 from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.ir import replace_variables
+from tvm_ios.relax.merge import emit_merged
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.straight_line import Made, Tree, leaves
+from tvm_ios.relax.target import resolve_target
 
 __all__ = ["expression_of", "rewrite", "rewrite_extraction"]
 
 
-def rewrite(module: tvm.IRModule, schedule: InterOpSchedule) -> tvm.IRModule:
-    """Copy of a prepared module, partitioned into the stages of a schedule for its graph."""
-    return rewrite_extraction(extract(module), schedule)
+def rewrite(module: tvm.IRModule, schedule: InterOpSchedule, target: Any = None) -> tvm.IRModule:
+    """Copy of a prepared module, partitioned into the stages of a schedule for its graph.
+
+    Kernels of merge stages are made for the target, this machine's processor where omitted.
+    """
+    return rewrite_extraction(extract(module), schedule, resolve_target(target))
 
 
-def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm.IRModule:
+def rewrite_extraction(
+    extraction: Extraction, schedule: InterOpSchedule, target: tvm.target.Target
+) -> tvm.IRModule:
     """Partitioned module, as of :func:`rewrite`, for a module that was extracted already.
 
     Raises
     ------
     ModelError
-        If there is nothing to schedule, the module is partitioned already, or the schedule merges
-        convolutions.
+        If there is nothing to schedule, or the module is partitioned already.
     """
     if is_partitioned(extraction.module):
         raise ModelError("the module is partitioned already; rewrite the prepared module")
@@ -46,21 +55,18 @@ def rewrite_extraction(extraction: Extraction, schedule: InterOpSchedule) -> tvm
         reasons = "; ".join(barrier.reason for barrier in extraction.coverage.barriers)
         raise ModelError(f"the module has no operators to schedule: {reasons or 'it is empty'}")
     verify_schedule(schedule, extraction.graph)
-    merged = [number for number, stage in enumerate(schedule.stages) if stage.is_merge]
-    if merged:
-        raise ModelError(
-            f"stage {merged[0]} merges convolutions, which Relax modules cannot; search with "
-            "strategies='concurrent'"
-        )
-    return _Partition(extraction, schedule).finish()
+    return _Partition(extraction, schedule, target).finish()
 
 
 class _Partition:
     """New module whose stages are added one after another."""
 
-    def __init__(self, extraction: Extraction, schedule: InterOpSchedule) -> None:
+    def __init__(
+        self, extraction: Extraction, schedule: InterOpSchedule, target: tvm.target.Target
+    ) -> None:
         self.extraction = extraction
         self.schedule = schedule
+        self.target = target
         self.main = extraction.main
         others = {
             variable: function
@@ -74,6 +80,8 @@ class _Partition:
         }
         """Expression of every tensor in the new main."""
         self.read_later = _readers(extraction)
+        self.joined: set[int] = set()
+        """Concatenations that a merged convolution computes."""
 
     def finish(self) -> tvm.IRModule:
         stages = enumerate(self.schedule.stages)
@@ -94,8 +102,10 @@ class _Partition:
         return self.builder.finalize()
 
     def _add_stage(self, number: int, stage: Stage) -> tuple[tvm.ir.GlobalVar, _StageBody]:
+        if stage.is_merge:
+            return self._add_merged(number, stage)
         calls = self.extraction.line.calls
-        body = _StageBody(self.extraction, frozenset(stage.operators))
+        body = _StageBody(self.extraction, frozenset(stage.operators), frozenset(self.joined))
         body.find(
             [
                 Made(index, output)
@@ -105,17 +115,48 @@ class _Partition:
             ]
         )
         names = self.schedule.operator_names
+        kernels = [names[index] for index in stage.operators if index not in self.joined]
+        return self._stage(number, stage, body, kernels, lambda: body.emit(self.builder.emit))
+
+    def _add_merged(self, number: int, stage: Stage) -> tuple[tvm.ir.GlobalVar, _StageBody]:
+        merged = stage_outputs(self.extraction, [group[0] for group in stage.groups])
+        names = self.schedule.operator_names
+        body = _StageBody(self.extraction, frozenset(merged.members))
+        whole = [] if merged.whole is None else [merged.whole]
+        body.find([Made(index, 0) for index in (*whole, *merged.sliced)])
+        self.joined.update(whole)
+        kernels = [merged_name([names[index] for index in merged.members])]
+        kernels += [f"{names[index]}.slice" for index in merged.sliced]
+
+        def emit() -> Any:
+            # Without one operand the merge rule refuses, with the reason.
+            operand = next(iter(body.parameters.values()))
+            made = emit_merged(self.builder, self.extraction, merged, operand, self.target)
+            return made[0] if len(made) == 1 else relax.Tuple(made)
+
+        return self._stage(number, stage, body, kernels, emit)
+
+    def _stage(
+        self,
+        number: int,
+        stage: Stage,
+        body: _StageBody,
+        kernels: list[str],
+        emit: Callable[[], Any],
+    ) -> tuple[tvm.ir.GlobalVar, _StageBody]:
+        """Stage function with a body that emits kernels of these names."""
+        names = self.schedule.operator_names
         attributes = stage_attributes(
             number,
             stage.strategy,
             groups=[[names[index] for index in group] for group in stage.groups],
-            operators=[names[index] for index in stage.operators],
+            operators=kernels,
         )
         name = f"tvm_ios_stage_{number}"
         parameters = list(body.parameters.values())
         with self.builder.function(name, parameters, attrs=attributes, private=True):
             with self.builder.dataflow():
-                result = self.builder.emit_output(body.emit(self.builder.emit))
+                result = self.builder.emit_output(emit())
             self.builder.emit_func_output(result)
         return self.builder.get().get_global_var(name), body
 
@@ -126,6 +167,8 @@ class _StageBody:
 
     extraction: Extraction
     inside: frozenset[int]
+    joined: frozenset[int] = frozenset()
+    """Concatenations that a merged convolution has computed before, and that are handed on."""
     parameters: dict[Made, relax.Var] = field(default_factory=dict)
     """Tensors from outside, in the order they are first read."""
     outputs: list[Made] = field(default_factory=list)
@@ -134,6 +177,9 @@ class _StageBody:
         """Set the outputs, and find the parameters."""
         self.outputs = outputs
         for index in sorted(self.inside):
+            if index in self.joined:
+                self._parameter(Made(index, 0))
+                continue
             for tree in self.extraction.line.calls[index].reads.values():
                 for leaf in leaves(tree):
                     if isinstance(leaf, Made) and leaf.call not in self.inside:
@@ -142,7 +188,7 @@ class _StageBody:
     def emit(self, emit: Callable[[Any], relax.Var]) -> Any:
         """Emit the calls; give the result."""
         made: dict[Made, Any] = dict(self.parameters)
-        for index in sorted(self.inside):
+        for index in sorted(self.inside - self.joined):
             read = self.extraction.line.calls[index]
             reads = {old: expression_of(tree, made.get) for old, tree in read.reads.items()}
             variable = emit(replace_variables(read.call, reads.__getitem__))

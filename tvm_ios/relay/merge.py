@@ -22,6 +22,7 @@ from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
 from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.merge_effects import stage_outputs
+from tvm_ios.plan.merged_weight import merged_weight
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.convolution import ConvolutionPattern
@@ -119,7 +120,7 @@ def _merged_call(
         parameters[position] = relay.Var(old.name_hint, type_)
 
     weights = [values_of(call.args[own.weight]) for call, own in zip(calls, patterns, strict=True)]
-    replace(pattern.weight, _merged_weight(weights, geometry, pattern.kernel_axes))
+    replace(pattern.weight, merged_weight(weights, geometry, pattern.kernel_axes))
     if pattern.stored.parameters.get(pattern.weight) == IN_BFLOAT16:
         arguments[pattern.weight] = rounded_constant(arguments[pattern.weight])
     for step, position in enumerate(pattern.channelwise):
@@ -132,25 +133,6 @@ def _merged_call(
     stored = pattern.stored
     whole = with_stored_types(_fused(parameters, body), stored.parameters, stored.result)
     return relay.Call(whole, arguments)
-
-
-def _merged_weight(
-    weights: Sequence[np.ndarray], geometry: MergedConvolution, axes: tuple[int, int, int]
-) -> np.ndarray:
-    """Weights of the members along the output channels, each at its offset in the kernel.
-
-    ``axes`` are those of output channels, rows and columns.
-    """
-    height, width = geometry.kernel
-    out_axis, row_axis, column_axis = axes
-    padded = []
-    for weight, member in zip(weights, geometry.members, strict=True):
-        row, column = member.kernel_offset
-        zeros = [(0, 0)] * weight.ndim
-        zeros[row_axis] = (row, height - row - weight.shape[row_axis])
-        zeros[column_axis] = (column, width - column - weight.shape[column_axis])
-        padded.append(np.pad(weight, zeros))
-    return np.concatenate(padded, axis=out_axis)
 
 
 def _channel_axis(pattern: ConvolutionPattern, value: np.ndarray) -> int:

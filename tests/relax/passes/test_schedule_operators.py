@@ -5,16 +5,18 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.relax.networks import TARGET, answers, squeezenet
+from tests.relax.networks import TARGET, Network, answers, random_network, squeezenet
 from tests.relax.relax.modules import Branches, Controlled, Dynamic, Opaque
+from tvm_ios.compile.lower import lower_partitioned
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.cost.database import ProfileDatabase
-from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.passes import PadChannels, PartitionStages, PrepareModule, ScheduleOperators
 from tvm_ios.relax.extract import extract
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.rewrite import rewrite
 from tvm_ios.relax.stage_ir import read_schedule
+from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 from tvm_ios.search.ios import search_ios
 
@@ -110,3 +112,32 @@ def test_what_relax_cannot_do_is_refused():
         PadChannels(target=TARGET)(Branches)
     with pytest.raises(OptionError, match="leave out conversion"):
         PrepareModule(target=TARGET, conversion=Conversion(mixed_precision=True))(Branches)
+
+
+@pytest.mark.slow
+def test_libraries_compute_what_they_are_faster_at(tmp_path):
+    """32 channels, at which oneDNN takes a fraction of TVM's time on any machine."""
+    network = Network(1, 32, 14, 14)
+    mod = network.build(lambda net: net.conv(net.conv(net.x, 32, 3), 32, 3))
+    options = {"scheduler": "list", "database": tmp_path / "prices.sqlite", "lanes": 1}
+    scheduled = {
+        names: ScheduleOperators(target=TARGET, libraries=names, **options)(mod)
+        for names in ((), ("onednn",))
+    }
+    assert read_schedule(scheduled[()]).libraries is None
+    (row,) = read_schedule(scheduled["onednn",]).libraries
+    assert row.library == "onednn"
+    after = scheduled["onednn",]
+    compiled = lower_partitioned(after, None, TARGET, lanes=1, libraries=(OnednnLibrary(),))
+    chosen = [compiled.graph.operators[index].name for index in row.operators]
+    called = [launch.operator for launch in compiled.plan.launches if launch.call is not None]
+    assert called == chosen
+
+
+def test_errors_of_ours_and_of_tvm_have_one_name_and_are_told_apart():
+    """Rules of loops wait for TVM's ScheduleError, and passes carry ours."""
+    mod, _ = random_network(4)
+    ScheduleOperators(target=TARGET, scheduler="greedy")(mod)
+    other = greedy_schedule(extract(Branches).graph)
+    with pytest.raises(ScheduleError, match="does not fit"):
+        PartitionStages(schedule=other)(prepare(mod, None, TARGET).module)

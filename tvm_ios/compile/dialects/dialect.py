@@ -92,8 +92,10 @@ class Dialect(Protocol):
     def extract(self, module: tvm.IRModule) -> Any:
         """Operators of a prepared module, and the IR they stand for."""
 
-    def rewrite_extraction(self, extraction: Any, schedule: InterOpSchedule) -> tvm.IRModule:
-        """Copy of a prepared module, partitioned by a schedule for its graph."""
+    def rewrite_extraction(
+        self, extraction: Any, schedule: InterOpSchedule, target: Any
+    ) -> tvm.IRModule:
+        """Copy of a prepared module for a target, partitioned by a schedule for its graph."""
 
     def build(self, prepared: Prepared, *, like: Any = None, absent: Collection[str] = ()) -> Any:
         """Compiled kernels of a prepared or partitioned module; its ``StagedBuild``.

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import tvm
 import tvm_ffi
 
 from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
-from tvm_ios.errors import CostError, OptionError
+from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.errors import OptionError
 from tvm_ios.relax.bfloat16 import low_values
 from tvm_ios.relax.build import StagedBuild, digests
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
+from tvm_ios.relax.merge import merge_stage_module
 from tvm_ios.relax.notes import functions_of as describe
 from tvm_ios.relax.prepare import PreparedModule, with_low_precision
 from tvm_ios.relax.prepare import prepare as partitioned
 from tvm_ios.relax.prepare import prepare as prepare_module
-from tvm_ios.relax.rewrite import rewrite_extraction
+from tvm_ios.relax.rewrite import rewrite_extraction as partition
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -99,12 +101,19 @@ def build(
     return build_module(prepared.module, prepared.target, extraction=prepared.extraction)
 
 
+def rewrite_extraction(
+    extraction: Extraction, schedule: InterOpSchedule, target: Any
+) -> tvm.IRModule:
+    """Copy of a prepared module for a target, partitioned by a schedule for its graph."""
+    return partition(extraction, schedule, resolve_target(target))
+
+
 def merged_stage(
     prepared: PreparedModule, extraction: Extraction, members: Sequence[int]
-) -> NoReturn:
-    """Refuse: no operator of Relax says that it may merge."""
-    del prepared, extraction
-    raise CostError(f"operators {members} are of Relax, where nothing merges; search again")
+) -> PreparedModule:
+    """Module that computes exactly one merge stage of a model, to be built and priced."""
+    module = merge_stage_module(extraction, members, prepared.target)
+    return PreparedModule(module=module, target=prepared.target)
 
 
 def compilers(target: tvm.target.Target) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.kernels.code_generation import compilers as compilers_here
@@ -25,7 +26,7 @@ from tvm_ios.relay.merge import merge_stage_module
 from tvm_ios.relay.obstacles import find_obstacles
 from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.relay.prepare import prepare as prepare_module
-from tvm_ios.relay.rewrite import rewrite_extraction
+from tvm_ios.relay.rewrite import rewrite_extraction as partition
 from tvm_ios.relay.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relay.transforms.bfloat16 import low_values
 from tvm_ios.relay.transforms.channel_padding import pad_channels
@@ -115,6 +116,14 @@ def build(
             absent=absent,
             extraction=None if is_partitioned(prepared.module) else prepared.extraction,
         )
+
+
+def rewrite_extraction(
+    extraction: Extraction, schedule: InterOpSchedule, target: Any
+) -> tvm.IRModule:
+    """Copy of a prepared module, partitioned by a schedule for its graph; for any target."""
+    del target
+    return partition(extraction, schedule)
 
 
 def describe(extraction: Extraction) -> Sequence[FusedFunction | None]:

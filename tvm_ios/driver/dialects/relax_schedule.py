@@ -42,7 +42,9 @@ def compile_model(
             "the module is partitioned already, so it has a schedule; "
             "pass either the original module or no schedule"
         )
-    libraries = choice.for_schedule(read_schedule(mod) if partitioned else schedule)
+    known = read_schedule(mod) if partitioned else schedule
+    build.require_exact(known)
+    libraries = choice.for_schedule(known)
     chosen_lanes = LocalCpu().require_lanes(lanes)
     if partitioned:
         return lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)

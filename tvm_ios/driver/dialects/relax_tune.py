@@ -50,8 +50,8 @@ def tune_race(given: TuneCall) -> TuneRace:
 
 def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
-    target = resolve_target(given.target)
-    build = options.build
+    target, build = resolve_target(given.target), options.build
+    search = options.search.without_merges() if build.exact else options.search
     choice = LibraryChoice(
         target=target, names=build.named_libraries, tf32=build.tf32, dtype=options.precision.dtype
     )
@@ -81,7 +81,7 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         built, outcome, notes = found.built, found.outcome, (*notes, *found.notes)
     with call.open() as session:
         memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
-        main = schedule_build(built, session, call, options.search)
+        main = schedule_build(built, session, call, search)
         racers = memory.fitting(racers_of(main, session, call))
         racers = fitting_racers(racers, main.sequential_ns, call)
         raced = run_last_race(racers, session, call)

@@ -51,8 +51,7 @@ def compile_model(
             "InterOpSchedule.from_json(text)"
         )
     known = read_schedule(mod) if is_partitioned(mod) else schedule
-    if build.exact:
-        _refuse_merges(known)
+    build.require_exact(known)
     libraries = choice.for_schedule(known)
     rest, parts = taken_rest(mod, options), parts_of(mod)
     conversion = options.conversion
@@ -86,11 +85,3 @@ def compile_model(
     model = lower_schedule(built, chosen, lanes=chosen_lanes or widest_stage(chosen))
     model = model.of_network(rest, parts)
     return replace(model, records=records_around(model.kernels.staged))
-
-
-def _refuse_merges(schedule: InterOpSchedule | None) -> None:
-    if schedule is not None and any(stage.is_merge for stage in schedule.stages):
-        raise OptionError(
-            "exact is True, but the schedule merges convolutions, which gives sums other bits; "
-            "search one with exact=True"
-        )

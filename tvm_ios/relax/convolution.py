@@ -1,0 +1,182 @@
+"""Recognition, by notes, of kernels that are one plain convolution and pointwise steps after it.
+
+Such a kernel can be merged with others of the same operand: weights padded and laid one after
+another along the output channels, and every per-channel argument (bias, scale) likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from tvm import relax
+
+from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
+from tvm_ios.core.graph import Convolution
+
+__all__ = ["OPERATORS", "ConvolutionPattern", "describe_convolution", "match_convolution"]
+
+LAYOUTS = frozenset({("NCHW", "OIHW", "NCHW"), ("NHWC", "HWIO", "NHWC")})
+
+
+def _clip(data: relax.Expr, *, a_min: float, a_max: float) -> relax.Expr:
+    return relax.op.clip(data, a_min, a_max)
+
+
+OPERATORS: Mapping[str, Callable[..., relax.Expr]] = MappingProxyType(
+    {
+        "add": relax.op.add,
+        "subtract": relax.op.subtract,
+        "multiply": relax.op.multiply,
+        "divide": relax.op.divide,
+        "maximum": relax.op.maximum,
+        "minimum": relax.op.minimum,
+        "power": relax.op.power,
+        "clip": _clip,
+        "sigmoid": relax.op.sigmoid,
+        "tanh": relax.op.tanh,
+        "erf": relax.op.erf,
+        "exp": relax.op.exp,
+        "log": relax.op.log,
+        "nn.relu": relax.op.nn.relu,
+        "nn.leaky_relu": relax.op.nn.leakyrelu,
+        "nn.silu": relax.op.nn.silu,
+        "nn.gelu": relax.op.nn.gelu,
+        "nn.gelu_tanh": relax.op.nn.gelu_tanh,
+    }
+)
+"""Operators that work element by element, by their names in notes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionPattern:
+    """Parts of a fused convolution, as positions among the kernel's arguments."""
+
+    function: FusedFunction
+    convolution: PrimitiveCall
+    data: int
+    weight: int
+    channelwise: tuple[int, ...]
+    """Arguments with one value an output channel, in the order the steps read them."""
+    epilogue: str
+    """Text of the steps without per-channel values; equal texts mean equal steps."""
+
+    @property
+    def channel_axis(self) -> int:
+        """Axis of the output with channels."""
+        return str(self.convolution.attribute("data_layout")).index("C")
+
+    @property
+    def kernel_axes(self) -> tuple[int, int, int]:
+        """Axes of the weight with output channels, rows and columns."""
+        letters = str(self.convolution.attribute("kernel_layout"))
+        return letters.index("O"), letters.index("H"), letters.index("W")
+
+
+def match_convolution(
+    function: FusedFunction | None, fixed: Sequence[np.ndarray | None]
+) -> ConvolutionPattern | None:
+    """Pattern of a noted kernel; None where it is anything but such a convolution.
+
+    ``fixed`` are the arguments of the kernel that are constants, None for tensors.
+    """
+    if function is None:
+        return None
+    numbers = len(function.parameters)
+    known = {
+        numbers + position: call
+        for position, call in enumerate(function.calls)
+        if call.operator == "constant"
+    }
+    steps = [
+        (numbers + position, call)
+        for position, call in enumerate(function.calls)
+        if call.operator != "constant"
+    ]
+    result, convolution = steps[0]
+    data, weight = (*convolution.operands, -1)[:2]
+    if not _is_plain(convolution) or not 0 <= max(data, weight) < numbers:
+        return None
+    axis = str(convolution.attribute("data_layout")).index("C")
+    channelwise: list[int] = []
+    epilogue: list[str] = []
+    for made, step in steps[1:]:
+        words: list[str] = []
+        for operand in step.operands:
+            if operand == result:
+                words.append("%")
+            elif operand in known:
+                words.append(f"{known[operand].attribute('value')!r}:{known[operand].result.dtype}")
+            elif operand < numbers and _is_channelwise(
+                function.parameters[operand].shape, convolution.result.shape, axis
+            ):
+                # Members of a merge have theirs joined, which needs as many axes of each.
+                given = function.parameters[operand]
+                words.append(f"channels[{len(given.shape)}]:{given.dtype}")
+                channelwise.append(operand)
+            else:
+                return None
+        if step.operator not in OPERATORS or step.result.shape != convolution.result.shape:
+            return None
+        if words.count("%") != 1:
+            return None
+        epilogue.append(f"{step.operator}({', '.join(words)}, {step.attributes})")
+        epilogue[-1] += f" -> {step.result.dtype}"
+        result = made
+    used = [data, weight, *channelwise]
+    if sorted(used) != list(range(numbers)) or any(fixed[index] is None for index in used[1:]):
+        return None
+    if fixed[data] is not None:
+        return None
+    return ConvolutionPattern(
+        function=function,
+        convolution=convolution,
+        data=data,
+        weight=weight,
+        channelwise=tuple(channelwise),
+        epilogue="; ".join(epilogue),
+    )
+
+
+def describe_convolution(pattern: ConvolutionPattern, operand: str) -> Convolution:
+    """Convolution for the merge rule; ``operand`` names the tensor that it reads."""
+    convolution = pattern.convolution
+    layouts = [str(convolution.attribute(name)) for name in _LAYOUTS]
+    data, weight = (pattern.function.parameters[each] for each in (pattern.data, pattern.weight))
+    types = [data.dtype, weight.dtype, convolution.result.dtype]
+    extents = dict(zip(layouts[0], data.shape, strict=True))
+    window = dict(zip(layouts[1], weight.shape, strict=True))
+    first, second = convolution.wholes("strides")
+    down, across = convolution.wholes("dilation")
+    top, left, bottom, right = convolution.wholes("padding")
+    return Convolution(
+        operand=operand,
+        plain_operand=True,
+        input_shape=(extents["C"], extents["H"], extents["W"]),
+        out_channels=window["O"],
+        kernel=(window["H"], window["W"]),
+        strides=(first, second),
+        padding=(top, left, bottom, right),
+        dilation=(down, across),
+        groups=convolution.wholes("groups")[0],
+        epilogue=pattern.epilogue,
+        layout="/".join([*layouts, *types]),
+    )
+
+
+_LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
+
+
+def _is_plain(convolution: PrimitiveCall) -> bool:
+    layouts = tuple(str(convolution.attribute(name)) for name in _LAYOUTS)
+    return convolution.operator == "nn.conv2d" and layouts in LAYOUTS
+
+
+def _is_channelwise(own: tuple[int, ...], shape: tuple[int, ...], axis: int) -> bool:
+    """True if an argument has one value for each channel of a result of this shape."""
+    wanted = tuple(extent if each == axis else 1 for each, extent in enumerate(shape))
+    # A shape without the leading ones broadcasts just the same.
+    leading = len(shape) - len(own)
+    return 0 <= leading <= axis and own == wanted[leading:]
