@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir
 
-__all__ = ["LEAST_PARALLEL", "divisor", "extents_of", "spread", "uses", "vectors_along"]
+__all__ = [
+    "LEAST_PARALLEL",
+    "divisor",
+    "extents_of",
+    "spread",
+    "substituted",
+    "uses",
+    "vectors_along",
+]
 
 LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
@@ -48,3 +58,12 @@ def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
     """True if an expression depends on a variable."""
     found = tvm.tirx.analysis.undefined_vars(expression, [])
     return any(each.same_as(variable) for each in found)
+
+
+def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> Any:
+    """Expression with others in the place of variables."""
+
+    def other(variable: tvm.tirx.Var) -> Any:
+        return next((new for old, new in places if old.same_as(variable)), variable)
+
+    return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
