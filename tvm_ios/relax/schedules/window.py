@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import normalize_prim_func
 
-from tvm_ios.relax.schedules.tiles import (
-    LEAST_PARALLEL,
-    divisor,
-    extents_of,
-    spread,
-    uses,
-    vectors_along,
-)
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, VECTOR, divisor, extents_of, spread, uses
 
 __all__ = ["window"]
 
@@ -147,4 +140,4 @@ def _pad(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     if math.prod(extents) >= LEAST_PARALLEL and len(loops) > 2 and not nested:
         schedule.parallel(schedule.fuse(*loops[:-2]))
     for each in (around, block):
-        vectors_along(schedule, schedule.get_loops(each)[-1])
+        schedule.vectorize(_split(schedule, schedule.get_loops(each)[-1], VECTOR)[1])
