@@ -14,8 +14,10 @@ from tvm import s_tir
 
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
+from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.rows import rows
+from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import in_tiles, turned
 from tvm_ios.relax.schedules.window import window
 from tvm_ios.support.exact_bits import bits_may_change
@@ -50,7 +52,7 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = in_tiles(made)
+                made = with_gathered_vectors(with_strided_vectors(in_tiles(made)))
                 made = with_arithmetic(made) if bits_may_change() else made
                 return made.with_attr(IS_SCHEDULED, True)
         except s_tir.ScheduleError:

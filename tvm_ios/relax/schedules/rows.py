@@ -12,7 +12,15 @@ from tvm import s_tir
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
 
 from tvm_ios.relax.schedules.arithmetic import calls_dear
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, uses, vectors_along
+from tvm_ios.relax.schedules.gathered import LANES, MARK
+from tvm_ios.relax.schedules.tiles import (
+    LEAST_PARALLEL,
+    divisor,
+    extents_of,
+    lies_together,
+    uses,
+    vectors_along,
+)
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["rows"]
@@ -79,36 +87,18 @@ def _lies_along(block: s_tir.SBlock) -> bool:
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
 
 
-def _lies_together(block: s_tir.SBlock, count: int) -> bool:
-    """True if so many last variables are whole last axes of what is read, in their order."""
-    last = [each.var for each in block.iter_vars[-count:]]
-    return all(
-        len(region.region) >= count
-        and all(
-            piece.min.same_as(variable) and int(extent) == int(iteration.dom.extent)
-            for piece, variable, extent, iteration in zip(
-                region.region[-count:],
-                last,
-                region.source.ty.shape[-count:],
-                block.iter_vars[-count:],
-                strict=True,
-            )
-        )
-        for region in block.reads
-        if any(uses(piece.min, variable) for piece in region.region for variable in last)
-    )
-
-
 def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]:
     """Blocks of the partial sums of a block, each summed up in the next one, the last in itself."""
     along = schedule.get_loops(block)[count:]
-    if len(along) > 1 and _lies_together(schedule.get(block), len(along)):
+    if len(along) > 1 and lies_together(schedule.get(block), len(along)):
         along = [schedule.fuse(*along)]
     extents = extents_of(schedule, along)
     # LLVM takes sums in vectors of other lengths apart.
     most = min(PARTIAL, math.prod(extents) // 2)
     width = math.gcd(extents[-1], 1 << most.bit_length() - 1)
-    width = width if width >= FEW else divisor(extents[-1], most)
+    if width < LANES:
+        alone = len(schedule.get(block).writes) == len(along) == 1
+        width = 0 if alone and extents[-1] >= 4 * LANES else divisor(extents[-1], most)
     parts: list[Block] = []
     while width >= FEW:
         _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
@@ -131,6 +121,9 @@ def _write_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
         if extents_of(schedule, [loop])[0] <= max(TOGETHER):
             schedule.unroll(loop)
     if not summed:
+        if extents_of(schedule, loops)[0] >= 2 * LANES:
+            schedule.decompose_reduction(block, loops[0])
+            schedule.annotate(loops[0], MARK, 1)
         return
     schedule.reorder(*summed, vector)
     schedule.vectorize(vector)

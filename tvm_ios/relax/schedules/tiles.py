@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir
 
-__all__ = ["LEAST_PARALLEL", "divisor", "extents_of", "spread", "uses", "vectors_along"]
+__all__ = [
+    "LEAST_PARALLEL",
+    "VECTOR",
+    "divisor",
+    "extents_of",
+    "lies_together",
+    "spread",
+    "substituted",
+    "uses",
+    "vectors_along",
+]
 
 LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
-VECTOR = 32
-"""Most elements of a vector: LLVM cuts it into those of the processor."""
+VECTOR, HALF, SHORT = 32, 16, 8
+"""Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
+where it likes; and how many are too few."""
 
 
 def divisor(extent: int, most: int) -> int:
@@ -29,22 +42,80 @@ def extents_of(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> 
 def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     """Write the array of an injective block in vectors, and its rows in parallel if it is large."""
     loops = schedule.get_loops(block)
-    extents = extents_of(schedule, loops)
+    most = [n for n in range(2, len(loops) + 1) if lies_together(schedule.get(block), n)]
+    if most:
+        loops = [*loops[: -most[-1]], schedule.fuse(*loops[-most[-1] :])]
     *rows, last = loops
-    outer = vectors_along(schedule, last)
-    if math.prod(extents) >= LEAST_PARALLEL:
-        schedule.parallel(schedule.fuse(*rows, outer) if rows else outer)
+    total = math.prod(extents_of(schedule, [*rows, last]))
+    conditional = _is_conditional(schedule.get(block).body)
+    outer = vectors_along(schedule, last, conditional=conditional)
+    together = rows if conditional and rows else [*rows, outer]
+    if total >= LEAST_PARALLEL:
+        schedule.parallel(schedule.fuse(*together) if len(together) > 1 else together[0])
 
 
-def vectors_along(schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV) -> s_tir.schedule.LoopRV:
-    """Loop over vectors that a loop over elements becomes."""
+def vectors_along(
+    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, *, conditional: bool = False
+) -> s_tir.schedule.LoopRV:
+    """Loop over vectors that a loop over elements becomes.
+
+    Where elements have conditions, or would fill no vector, TVM is asked for loops of their own
+    for those vectors whose elements are all alike.
+    """
     (extent,) = extents_of(schedule, [loop])
-    outer, inner = schedule.split(loop, [None, divisor(extent, VECTOR)])
+    length, apart = divisor(extent, VECTOR), conditional
+    if conditional:
+        length = math.gcd(extent, HALF)
+    if length < SHORT and extent >= HALF:
+        length, apart = HALF, True
+    outer, inner = schedule.split(loop, [None, length])
     schedule.vectorize(inner)
+    if apart:
+        schedule.annotate(outer, "pragma_loop_partition_hint", 1)
     return outer
+
+
+def lies_together(block: s_tir.SBlock, count: int) -> bool:
+    """True if so many last variables are whole last axes of all that they are places in."""
+    last = [each.var for each in block.iter_vars[-count:]]
+    regions = (*block.reads, *(() if block.init else block.writes))
+    extents = [piece.extent for region in regions for piece in region.region]
+    if not all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in extents):
+        return False  # places that TVM does not know
+    return all(
+        len(region.region) >= count
+        and all(
+            piece.min.same_as(variable) and tvm_ffi.structural_equal(extent, iteration.dom.extent)
+            for piece, variable, extent, iteration in zip(
+                region.region[-count:],
+                last,
+                region.source.ty.shape[-count:],
+                block.iter_vars[-count:],
+                strict=True,
+            )
+        )
+        for region in regions
+        if any(uses(piece.min, variable) for piece in region.region for variable in last)
+    )
+
+
+def _is_conditional(body: tvm.tirx.Stmt) -> bool:
+    """True if what is computed depends on a condition."""
+    found: list[str] = []
+    tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: found.append(str(call.op))))
+    return any("if_then_else" in each for each in found)
 
 
 def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
     """True if an expression depends on a variable."""
     found = tvm.tirx.analysis.undefined_vars(expression, [])
     return any(each.same_as(variable) for each in found)
+
+
+def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> Any:
+    """Expression with others in the place of variables."""
+
+    def other(variable: tvm.tirx.Var) -> Any:
+        return next((new for old, new in places if old.same_as(variable)), variable)
+
+    return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import normalize_prim_func
 
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, extents_of, uses
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, extents_of, substituted, uses
 
 __all__ = ["in_tiles", "turned"]
 
@@ -34,6 +34,8 @@ def turned(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM
     block = blocks[0].block_rv
     store, loops = schedule.get(block).body, schedule.get_loops(block)
     if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tvm.ir.TensorLoad):
+        return False
+    if str(store.value.ty) != "float32":
         return False
     variables = [each.var for each in schedule.get(block).iter_vars if int(each.dom.extent) > 1]
     *_, read = store.value.indices
@@ -73,13 +75,14 @@ def _exchanged(loop: tirx.For) -> tirx.Stmt:
         return loop
     tile, realized = int(loop.annotations[MARK]), loop.body.body
     store = realized.block.body
-    places = dict(
+    places = list(
         zip((each.var for each in realized.block.iter_vars), realized.iter_values, strict=True)
     )
     row, column = loop.loop_var, loop.body.loop_var
 
     def at(value: Value, row_place: Value, column_place: Value) -> Value:
-        return _with(_with(value, places), {row: row_place, column: column_place})
+        here = substituted(value, places)
+        return substituted(here, [(row, row_place), (column, column_place)])
 
     zero = tirx.const(0, row.ty.dtype)
     steps: list[tirx.Stmt] = []
@@ -95,15 +98,6 @@ def _exchanged(loop: tirx.For) -> tirx.Stmt:
         *first, last = (at(each, tirx.const(number, row.ty.dtype), zero) for each in store.indices)
         steps.append(tirx.BufferStore(store.buffer, vector, [*first, tirx.Ramp(last, 1, tile)]))
     return tirx.SeqStmt(steps)
-
-
-def _with(value: Value, places: dict[tirx.Var, Value]) -> Value:
-    """Expression with other expressions in the place of variables."""
-
-    def other(variable: tirx.Var) -> Value:
-        return next((new for old, new in places.items() if old.same_as(variable)), variable)
-
-    return tvm_ffi.structural_map(value, (tirx.Var, other), order="post")
 
 
 def _transposed(rows: Sequence[Value], lanes: int) -> list[Value]:
