@@ -13,10 +13,12 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.base.module_attributes import parts_of
 
 __all__ = ["compile_model"]
 
@@ -32,6 +34,8 @@ def compile_model(
     """Compiled model; arguments are those of ``compile_schedule``."""
     build, chosen = relax_options(options).build, resolve_target(target)
     choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
+    rest = taken_rest(mod, options)
+    parts = parts_of(mod) if isinstance(mod, tvm.IRModule) else ()
     partitioned = isinstance(mod, tvm.IRModule) and is_partitioned(mod)
     if schedule is not None and partitioned:
         raise OptionError(
@@ -45,4 +49,5 @@ def compile_model(
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 mod, params = prepared.module, None
                 break
-    return build_relax(mod, params, chosen, libraries=libraries).lower(schedule, lanes=lanes)
+    model = build_relax(mod, params, chosen, libraries=libraries).lower(schedule, lanes=lanes)
+    return model.of_network(rest, parts)

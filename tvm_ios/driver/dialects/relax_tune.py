@@ -6,7 +6,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import tvm
+
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -17,6 +20,8 @@ from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.part_contestant import part_contestant
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
@@ -26,6 +31,7 @@ from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, ru
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
@@ -49,11 +55,16 @@ def tune_race(given: TuneCall) -> TuneRace:
         tuning_records=given.tuning_records,
         decisions=given.decisions,
         precision=given.options.precision.dtype if given.options.precision.is_low else None,
-        deadlines_ms=dict(given.options.search.deadlines_ms or {}),
         inputs=given.inputs and sorted(given.inputs),
     )
+    if options.search.deadlines_ms:
+        parts_named(_parts_of(given), options.search.deadlines_ms)
     with exact_bits(options.build.exact):
         return _tune_race(given, options)
+
+
+def _parts_of(given: TuneCall) -> tuple[Part, ...]:
+    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
 def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
@@ -73,7 +84,12 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         budget=budget,
         compare=options.compare,
         measure=measure,
-        answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
+        answers=EarlyAnswers(
+            told=given.progress is not None,
+            needed=budget.is_limited,
+            rest=taken_rest(given.mod, options),
+            parts=_parts_of(given),
+        ),
     )
     layouts = ModelLayouts(
         mod=given.mod, params=given.params, target=target, libraries=choice.installed()
@@ -86,10 +102,11 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     with call.open() as session:
         memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
         main = schedule_build(built, session, call, search)
-        racers = memory.fitting(racers_of(main, session, call))
-        racers = fitting_racers(racers, main.sequential_ns, call)
+        racers = racers_of(main, session, call)
+        racers |= part_contestant(racers, main, call.answers.parts, call)
+        racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
         raced = run_last_race(racers, session, call)
-        evidence = evidence_of(raced, racers, session, call, ())
+        evidence = evidence_of(raced, racers, session, call, (), search.deadlines_ms)
     steps = TuneSteps(
         dialect=sys.modules[__name__],
         call=call,

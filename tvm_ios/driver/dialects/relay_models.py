@@ -7,13 +7,12 @@ from typing import Any
 
 import tvm
 
+from tvm_ios.driver.dialects.onnx_front import module_of
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
-from tvm_ios.errors import ModelError
-from tvm_ios.relay.inputs import weight_inputs
+from tvm_ios.relay.inputs import resolve_target, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
-from tvm_ios.relay.module_attributes import with_rest
 
-__all__ = ["FILE_SUFFIXES", "imported", "read_file"]
+__all__ = ["FILE_SUFFIXES", "imported", "input_shapes", "read_file", "resolve_target"]
 
 FILE_SUFFIXES = (*MODEL_SUFFIXES, ONNX_SUFFIX)
 """Endings of files that are read."""
@@ -24,14 +23,7 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     # The package onnx, which this needs, is there: the file was read by it.
     from tvm_ios.relay.frontends.onnx.importer import import_onnx, refusals  # noqa: PLC0415
 
-    try:
-        mod = import_onnx(file.name, file.model)
-    except ModelError:
-        refused = refusals(file.name, file.model)
-        if not refused:
-            raise
-        front, rest = file.cut(refused)
-        mod = with_rest(import_onnx(file.name, front), rest)
+    mod = module_of(file, import_onnx, refusals)
     # What the file has as an input is one on purpose, and no parameter that somebody forgot.
     return mod, None if weight_inputs(mod["main"]) else {}
 
@@ -39,3 +31,11 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
 def read_file(path: Path, params: str | Path | None) -> Any:
     """Module and parameters of a file that is not ONNX."""
     return read_model(path, params)
+
+
+def input_shapes(mod: tvm.IRModule) -> dict[str, tuple[int, ...]]:
+    """Shape of each variable of ``main``."""
+    return {
+        each.name_hint: tuple(int(extent) for extent in each.checked_type.shape)
+        for each in tvm.relay.transform.InferType()(mod)["main"].params
+    }
