@@ -465,7 +465,7 @@ def _add_tuning_options(group: Any) -> None:
         action="extend",
         metavar="FILE",
         help="logs of AutoTVM or auto_scheduler: what they hold is used, and the first one gets "
-        "what is measured (default: a log in the cache)",
+        "what is measured (default: a log in the cache); in Relax, folders of MetaSchedule",
     )
     group.add_argument(
         "--trials",

@@ -23,6 +23,7 @@ from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "bound_module", "prepare"]
@@ -115,6 +116,8 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    if not is_done and database_in_force() is not None:
+        module = with_tuned_loops(extract(module), chosen)
     if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen)

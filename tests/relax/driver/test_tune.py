@@ -162,7 +162,6 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     ("given", "message"),
     [
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
-        ({"tuning_records": "log.json"}, "tuning_records='log.json' needs a TVM with Relay"),
         ({"decisions": "other.so"}, "decisions='other.so' needs a TVM with Relay"),
         ({"precision": "bfloat16"}, "precision='bfloat16' needs a TVM with Relay"),
         (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -30,7 +32,16 @@ from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
+from tvm_ios.relax.build import StagedBuild
+from tvm_ios.relax.extract import kernel_of
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import IS_TUNED, database_in_force, read_records
+from tvm_ios.report.records_in_force import (
+    KernelRecord,
+    MissingReason,
+    RecordFormat,
+    RecordsInForce,
+)
 from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
@@ -52,22 +63,26 @@ def tune_race(given: TuneCall) -> TuneRace:
     options = relax_options(
         given.options,
         given.tuning,
-        tuning_records=given.tuning_records,
         decisions=given.decisions,
         precision=given.options.precision.dtype if given.options.precision.is_low else None,
         inputs=given.inputs and sorted(given.inputs),
     )
     if options.search.deadlines_ms:
         parts_named(_parts_of(given), options.search.deadlines_ms)
-    with exact_bits(options.build.exact):
-        return _tune_race(given, options)
+    records = None
+    if given.tuning_records is not None:
+        paths = given.tuning_records
+        folders = [paths] if isinstance(paths, str | Path) else paths
+        records = read_records([Path(each) for each in folders])
+    with exact_bits(options.build.exact), nullcontext() if not records else records.database:
+        return _tune_race(given, options, () if records is None else records.notes)
 
 
 def _parts_of(given: TuneCall) -> tuple[Part, ...]:
     return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
-def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
+def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
     # Efficiencies that prices are predicted with are those of Relay's kernels.
     measure, search = replace(options.measure, predict=False), options.search
@@ -113,7 +128,7 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         options=options,
         ceiling=ceiling,
         precision=None,
-        form_notes=laid_out.notes,
+        form_notes=(*laid_out.notes, *notes),
         tuned=None,
         decided=GivenDecisions(schedules={}),
         main=main,
@@ -124,9 +139,25 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 
 
-def records_around(staged: Any) -> None:
-    """Tuning records in force, of which there are none."""
-    del staged
+def records_around(staged: StagedBuild) -> RecordsInForce | None:
+    """Kernels with loops of the database of MetaSchedule around the call; None without one."""
+    if database_in_force() is None:
+        return None
+    kernels = []
+    graph, extraction = staged.graph, staged.extraction
+    rows = zip(extraction.graph.operators, extraction.line.calls, graph.operators, strict=True)
+    for operator, call, node in rows:
+        function = kernel_of(extraction.module, call)
+        if function is None or not operator.flops:
+            continue
+        shapes = ["x".join(map(str, graph.tensors[each].shape)) for each in node.inputs[:2]]
+        tuned = IS_TUNED in function.attrs
+        found = RecordFormat.META_SCHEDULE if tuned else MissingReason.NO_RECORD
+        kernels.append(
+            KernelRecord(operators=(operator.name,), shapes=" * ".join(shapes), found=found)
+        )
+    contexts = (RecordFormat.META_SCHEDULE,)
+    return RecordsInForce(contexts=contexts, logs=(), kernels=tuple(kernels))
 
 
 def bfloat16_products(extraction: Any) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Relax as prices and races see it: no tuning records, and no merges of convolutions."""
+"""Relax as prices and races see it: no merges of convolutions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tvm_ios.errors import CostError
 from tvm_ios.profile.dialects.stage_kernels import StageKernels as stage_runner  # noqa: N813
 from tvm_ios.relax.build import StagedBuild
 from tvm_ios.relax.extract import Extraction
+from tvm_ios.relax.tuned_loops import digest_in_force as records_digest
 
 __all__ = [
     "compilers",
@@ -28,11 +29,6 @@ def compilers(target: tvm.target.Target) -> tuple[str, ...]:
     """Names and versions of what compiles kernels for a target."""
     del target  # a CPU
     return (f"tvm {tvm.__version__} llvm {tvm.target.codegen.llvm_version_major()}",)
-
-
-def records_digest() -> str:
-    """Digest of the tuning records in force, of which there are none."""
-    return ""
 
 
 def lower(built: RelaxModel, schedule: InterOpSchedule, *, lanes: int) -> CompiledModel:
