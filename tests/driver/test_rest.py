@@ -16,8 +16,8 @@ from tests.onnx.forms import outputs_of
 from tvm_ios import BuildOptions, SimpleTVM, TuneOptions
 from tvm_ios.driver.onnx_file import OnnxFile
 from tvm_ios.errors import ExecutionError, HostError, ModelError, OptionError
-from tvm_ios.relay.module_attributes import rest_of
 from tvm_ios.runtime.artifact.footer import read_footer, read_story
+from tvm_ios.runtime.base.module_attributes import rest_of
 from tvm_ios.tuning.device_options import DeviceOptions
 
 TEXT = (

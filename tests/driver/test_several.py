@@ -10,7 +10,7 @@ from tests.relay.frontends.test_joined import dense
 from tvm_ios import InputShapes
 from tvm_ios.driver.several import joined
 from tvm_ios.errors import OptionError
-from tvm_ios.relay.module_attributes import parts_of
+from tvm_ios.runtime.base.module_attributes import parts_of
 
 TARGET = "llvm -opt-level=0"
 

@@ -18,7 +18,7 @@ from tests.relay.frontends.test_joined import dense
 from tvm_ios.driver.shapes import tune_shapes
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.onnx.rest import Rest
-from tvm_ios.relay.module_attributes import with_rest
+from tvm_ios.runtime.base.module_attributes import with_rest
 
 SHAPES = [{"x": (1, 8, 6, 6)}, {"x": (3, 8, 6, 6)}]
 

@@ -17,7 +17,7 @@ from tvm_ios.relay.context import (
     tvm_pipeline,
     valued_model_digest,
 )
-from tvm_ios.relay.module_attributes import with_rest
+from tvm_ios.runtime.base.module_attributes import with_rest
 
 
 def test_without_a_context_the_level_is_ours():

@@ -213,11 +213,6 @@ def run(arguments: argparse.Namespace) -> int:
         require_templates()
     read_given(arguments.decisions)
     shapes = _shapes(arguments, models)
-    if len(shapes) > 1 and dialect == RELAX:
-        raise OptionError(
-            f"--input-shapes is given {len(shapes)} times, and one file of several shapes needs a "
-            "TVM with Relay; give one shape, or --dialect relay"
-        )
     line = KeptCommand.of(arguments, config, models, shapes)
     kept = line.find()
     if kept is None:
@@ -470,7 +465,7 @@ def _add_tuning_options(group: Any) -> None:
         action="extend",
         metavar="FILE",
         help="logs of AutoTVM or auto_scheduler: what they hold is used, and the first one gets "
-        "what is measured (default: a log in the cache)",
+        "what is measured (default: a log in the cache); in Relax, folders of MetaSchedule",
     )
     group.add_argument(
         "--trials",

@@ -18,14 +18,14 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.parts.shapes import joined_shapes
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.relay import StagedBuild
 from tvm_ios.report.shapes_report import ShapesReport
 from tvm_ios.runtime.artifact.artifact import export_artifact, load
-from tvm_ios.runtime.artifact.factory import with_library
+from tvm_ios.runtime.artifact.factory import ExecutableFactory, with_library
 from tvm_ios.runtime.artifact.new_artifact import copy_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
 from tvm_ios.runtime.base.lane_pool import LaneOptions
+from tvm_ios.runtime.base.tvm_names import IS_FFI
 from tvm_ios.runtime.cpu.shapes_module import ShapesModule
 
 __all__ = ["CompiledShapes"]
@@ -49,15 +49,22 @@ class CompiledShapes:
     @cached_property
     def plan(self) -> ExecutionPlan:
         """Plan that has each shape as a part."""
-        return joined_shapes(
-            {name: each.plan for name, each in self.models.items()}, self._weights.names
-        )
+        plans = {
+            name: _with_joined_names(each) if IS_FFI else each.plan
+            for name, each in self.models.items()
+        }
+        return joined_shapes(plans, self._weights.names)
 
     @cached_property
     def kernels(self) -> LinkedKernels:
-        """Kernels and parameters of all shapes. Stock TVM runs the first one with them."""
+        """Kernels and parameters of all shapes. Stock TVM runs the first one with Relay's."""
         staged = [each.kernels.staged for each in self.models.values()]
         weights = self._weights.arrays
+        if IS_FFI:
+            from tvm_ios.relax.build import joined_library  # noqa: PLC0415 - imports Relax
+
+            joined = ExecutableFactory(joined_library(staged), staged[0].target, weights)
+            return LinkedKernels(joined, weights, staged[0].target)
         library = _joined_library(staged, self.plan)
         factory = with_library(staged[0].factory, library, weights)
         return LinkedKernels(factory, weights, staged[0].target)
@@ -129,7 +136,7 @@ class CompiledShapes:
 class _Weights:
     """Parameters of several models, those of equal values once."""
 
-    arrays: Mapping[str, tvm.nd.NDArray]
+    arrays: Mapping[str, Any]
     names: tuple[Mapping[str, str], ...]
     """Name of each parameter among these, by its name in its model, for each model."""
     separate_bytes: int
@@ -138,7 +145,7 @@ class _Weights:
     @classmethod
     def of(cls, models: Sequence[CompiledModel]) -> _Weights:
         taken = {entry.name for model in models for entry in model.plan.inputs}
-        arrays: dict[str, tvm.nd.NDArray] = {}
+        arrays: dict[str, Any] = {}
         known: dict[Any, str] = {}
         names: list[dict[str, str]] = []
         separate_bytes = 0
@@ -173,11 +180,22 @@ def _digest(content: Any) -> bytes:
     return hashlib.sha256(content.tobytes()).digest()
 
 
-def _size_bytes(array: tvm.nd.NDArray) -> int:
+def _size_bytes(array: Any) -> int:
     return math.prod(map(int, array.shape)) * dtype_bytes(array.dtype)
 
 
-def _joined_library(builds: Sequence[StagedBuild], plan: ExecutionPlan) -> tvm.runtime.Module:
+def _with_joined_names(model: CompiledModel) -> ExecutionPlan:
+    """Plan of a model of Relax that names kernels as the library of all shapes does."""
+    from tvm_ios.relax.build import joined_name  # noqa: PLC0415 - imports Relax
+
+    staged = model.kernels.staged
+    launches = (
+        replace(each, kernel=joined_name(staged, each.kernel)) for each in model.plan.launches
+    )
+    return replace(model.plan, launches=tuple(launches))
+
+
+def _joined_library(builds: Sequence[Any], plan: ExecutionPlan) -> tvm.runtime.Module:
     """Library with the kernels of several builds for their joined plan, those of one symbol once.
 
     Raises

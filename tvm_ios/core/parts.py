@@ -7,7 +7,7 @@ together, so that they have names, may run alone, and are told apart in reports.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ __all__ = [
     "MOST_PARTS",
     "SEPARATOR",
     "Part",
+    "input_name",
     "named_models",
     "output_names",
     "parts_named",
     "require_part_names",
+    "require_shared",
 ]
 
 SEPARATOR = "__"
@@ -98,6 +100,41 @@ def require_part_names(names: Sequence[str]) -> None:
             )
         if name in names[:place]:
             raise OptionError(f"two parts are named {name!r}; give each a name of its own")
+
+
+def input_name(part: str, name: str, share: Collection[str]) -> str:
+    """Name in the network of a part's input, of which some are shared by all parts."""
+    return name if name in share else f"{part}{SEPARATOR}{name}"
+
+
+def require_shared(share: Collection[str], inputs: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse to share inputs that parts do not have in common; these are types by name, by part.
+
+    Raises
+    ------
+    OptionError
+        If an input to be shared is of several types, or in one part only.
+    """
+    for name in share:
+        types = {part: each[name] for part, each in inputs.items() if name in each}
+        if not types:
+            known = {each for names in inputs.values() for each in names}
+            there = ", ".join(sorted(known)) or "none"
+            raise OptionError(
+                f"input {name!r} is to be shared, but no part has it; inputs are {there}"
+                f"{did_you_mean(name, known)}"
+            )
+        if len(types) == 1:
+            raise OptionError(
+                f"input {name!r} is to be shared, but only part {next(iter(types))!r} has it; "
+                "leave it out of share"
+            )
+        if len(set(types.values())) > 1:
+            told = ", ".join(f"{part}: {type_}" for part, type_ in types.items())
+            raise OptionError(
+                f"input {name!r} is to be shared, but its shapes or types differ ({told}); leave "
+                "it out of share, or give the models the same"
+            )
 
 
 def parts_named(parts: Sequence[Part], names: str | Iterable[str]) -> tuple[Part, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import tvm
@@ -11,7 +12,7 @@ from tvm_ios.core.parts import SEPARATOR, named_models
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.errors import OptionError
-from tvm_ios.runtime.base.tvm_names import IS_FFI
+from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["are_several", "joined"]
 
@@ -33,7 +34,7 @@ def joined(
     Parameters
     ----------
     models
-        Models by name of their part, or one after another: a Relay module, a pair of one with its
+        Models by name of their part, or one after another: a module of TVM, a pair of one with its
         parameters, an ONNX model, the name of a network, or a path. Without names, parts are named
         after the file or network, or ``model``, with a number where several are named alike.
     params
@@ -48,10 +49,6 @@ def joined(
     ModelError, OptionError
         If a model cannot be read or joined; the message names the part.
     """
-    if IS_FFI:
-        raise OptionError("several models become one network in Relay only; give one of them")
-    from tvm_ios.relay.frontends.joined import joined_module  # noqa: PLC0415 - imports Relay
-
     named = named_models(models)
     given = _params_of(named, params)
     shared = (share,) if isinstance(share, str) else tuple(share)
@@ -61,7 +58,10 @@ def joined(
     }
     _require_known_shapes(shapes, named, shared)
     pairs = {name: (source.mod, source.params) for name, source in sources.items()}
-    return joined_module(pairs, shared)
+    # Each imports a dialect that only one TVM has.
+    dialect: Any = import_module(f"tvm_ios.{DIALECT}.frontends.joined")
+    network: tvm.IRModule = dialect.joined_module(pairs, shared)
+    return network
 
 
 def _params_of(named: Mapping[str, Any], params: Any) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
-
-import tvm
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.shapes import CompiledShapes
@@ -19,9 +18,9 @@ from tvm_ios.driver.model_source import ModelSource
 from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.module_attributes import parts_of, rest_of
 from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.base.module_attributes import parts_of, rest_of
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.progress import Progress, ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -46,7 +45,7 @@ def tune_shapes(
     ----------
     model
         An ONNX model or its path, whose file leaves dimensions open. Or the model in each shape, as
-        a list of Relay modules, or of pairs of one with its parameters.
+        a list of modules, or of pairs of one with its parameters.
     input_shapes
         Shapes by input of an ONNX model, for each shape that it is to run in; left out where the
         model is a list.
@@ -136,21 +135,24 @@ def _shapes_of(source: ModelSource) -> dict[str, tuple[int, ...]]:
             f"{source.name} has a rest that onnxruntime runs, or parts, which is for models in one "
             "shape; make a file of each shape"
         )
-    return {
-        each.name_hint: tuple(int(extent) for extent in each.checked_type.shape)
-        for each in tvm.relay.transform.InferType()(source.mod)["main"].params
-        if each.name_hint not in (source.params or {})
-    }
+    types = _dialect().input_types(source.mod, source.params or {})
+    return {name: each.shape for name, each in types.items()}
 
 
 def _require_cpu(target: Any, options: TuneOptions) -> None:
-    on_gpu = target is not None and is_gpu_target(resolve_target(target))
+    on_gpu = target is not None and is_gpu_target(_dialect().resolve_target(target))
     if on_gpu or options.device.is_remote:
         where = f"target is {target!r}" if on_gpu else "the device is behind an RPC tracker"
         raise OptionError(
             f"{where}, but several shapes in one file are for the CPU of this machine; tune a file "
             "for each shape"
         )
+
+
+def _dialect() -> Any:
+    """Targets and inputs of the dialect of this process's TVM."""
+    # Each imports a dialect that only one TVM has.
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
 
 
 def _told(

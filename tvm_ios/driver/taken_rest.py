@@ -9,7 +9,7 @@ import tvm
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
 from tvm_ios.onnx.rest import REFUSE, Rest
-from tvm_ios.relay.module_attributes import rest_of
+from tvm_ios.runtime.base.module_attributes import rest_of
 
 __all__ = ["taken_rest"]
 

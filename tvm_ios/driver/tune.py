@@ -55,9 +55,10 @@ def tune(
 ) -> CompiledModel:
     """Find and compile the fastest inter-operator schedule of a model on this machine.
 
-    AutoTVM and auto_scheduler ``ApplyHistoryBest`` contexts around the call are honoured, and so is
-    a ``PassContext``. The IOS schedule, and a list made from it, are timed against the greedy and
-    the sequential one; a schedule is returned only if it beats sequential order beyond the noise.
+    AutoTVM and auto_scheduler ``ApplyHistoryBest`` contexts around the call are honoured, and so
+    are a database of MetaSchedule and a ``PassContext``. The IOS schedule, and a list made from it,
+    are timed against the greedy and the sequential one; a schedule is returned only if it beats
+    sequential order beyond the noise.
 
     Parameters
     ----------
@@ -84,7 +85,8 @@ def tune(
         omitted, as effort or options say.
     tuning_records
         A log of either tuner, or several: their records are used, and new ones go to the first.
-        Where omitted, a log in the cache folder. Stock TVM reads and writes the same.
+        Where omitted, a log in the cache folder. Stock TVM reads and writes the same. With TVM 0.27
+        a folder of MetaSchedule, or several, whose records are used.
     time_budget
         Seconds of the whole call, or a budget whose clock runs. Preparing and compiling the model
         in sequential order is done in any case; the report says how long that takes. Pricing, other

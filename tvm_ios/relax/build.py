@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build", "digests"]
+__all__ = ["StagedBuild", "build", "digests", "joined_library", "joined_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def build(
         places = [(index, 0) for index in range(len(names))]
     graph = _GraphOfKernels(extraction, names)
     return StagedBuild(
-        library=_compile(extraction, chosen),
+        library=_compile(_kernels(extraction), chosen),
         graph=graph.finish(),
         params=graph.params,
         placements=placements_at(extraction, schedule, members, places),
@@ -134,6 +134,22 @@ def build(
 def digests(extraction: Extraction) -> Sequence[str]:
     """Digest of each operator's function."""
     return [operator.workload for operator in extraction.graph.operators]
+
+
+def joined_library(builds: Sequence[StagedBuild]) -> tvm.runtime.Module:
+    """Library with the kernels of several builds, equal ones once, named by :func:`joined_name`."""
+    kernels = {
+        joined_name(build, name): function
+        for build in builds
+        for name, function in _kernels(build.extraction).items()
+    }
+    return _compile(kernels, builds[0].target)
+
+
+def joined_name(build: StagedBuild, kernel: str) -> str:
+    """Name of a build's kernel in a library of several builds, whose names may be alike."""
+    code = build.kernel_keys.get(kernel)
+    return kernel if code is None else f"{kernel}_{code}"
 
 
 def _placed(extraction: Extraction) -> list[PlacedKernel]:
@@ -158,16 +174,23 @@ def _code_of(extraction: Extraction, call: ReadCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _compile(extraction: Extraction, target: tvm.target.Target) -> tvm.runtime.Module:
-    """Library of the kernels that have to run."""
-    kernels = {}
-    for index, call in enumerate(extraction.line.calls):
-        function = kernel_of(extraction.module, call)
-        if function is not None and index not in extraction.reshapes:
-            name = call.call.args[0].name_hint
-            kernels[name] = function.with_attr("global_symbol", name)
+def _kernels(extraction: Extraction) -> dict[str, tvm.tirx.PrimFunc]:
+    """Kernels that have to run, by name."""
+    return {
+        call.call.args[0].name_hint: function
+        for index, call in enumerate(extraction.line.calls)
+        if (function := kernel_of(extraction.module, call)) is not None
+        and index not in extraction.reshapes
+    }
+
+
+def _compile(
+    kernels: Mapping[str, tvm.tirx.PrimFunc], target: tvm.target.Target
+) -> tvm.runtime.Module:
+    """Library of kernels under their names."""
+    named = {name: function.with_attr("global_symbol", name) for name, function in kernels.items()}
     try:
-        return _in_machine_code(tvm.tirx.build(tvm.IRModule(kernels), target=target))
+        return _in_machine_code(tvm.tirx.build(tvm.IRModule(named), target=target))
     except (RuntimeError, ValueError) as error:
         raise ModelError(
             f"TVM cannot compile this module for target {str(target)!r}: "

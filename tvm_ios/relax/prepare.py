@@ -27,9 +27,17 @@ from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "in_precision", "prepare", "with_low_precision"]
+__all__ = [
+    "WEIGHT_LAYOUTS",
+    "PreparedModule",
+    "bound_module",
+    "in_precision",
+    "prepare",
+    "with_low_precision",
+]
 
 WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
 """Layouts of images that models may be brought into, each with the layout of weights beside it."""
@@ -97,18 +105,11 @@ def prepare(
             f"image_layout={image_layout!r}; it is None for the model's own, or one of "
             f"{', '.join(WEIGHT_LAYOUTS)}"
         )
-    main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
-    if main is None:
-        found = type(mod).__name__
-        if isinstance(mod, tvm.IRModule):
-            found = f"functions {sorted(v.name_hint for v in mod.get_global_vars())}"
-        raise ModelError(
-            f"expected a tvm.IRModule with a function 'main' in Relax, got {found}; name the "
-            "model's function 'main'"
-        )
-    arrays = _checked(main, params or {})
+    mod = bound_module(mod, params)
+    main = main_of(mod)
+    assert main is not None, "it was looked for"
     transform = relax.transform
-    steps = [transform.BindParams("main", arrays)] if arrays else []
+    steps: list[tvm.transform.Pass] = []
     is_done = is_partitioned(mod) or is_prepared(mod)
     faster = bits_may_change()
     if not is_done:
@@ -131,6 +132,8 @@ def prepare(
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
     fused = None if is_done else module
+    if not is_done and database_in_force() is not None:
+        module = with_tuned_loops(extract(module), chosen)
     if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen, fused=fused)
@@ -151,6 +154,27 @@ def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedM
     fused = in_bfloat16(extract(prepared.fused or prepared.module), low)
     module = with_own_loops(extract(fused), prepared.target)
     return replace(prepared, module=module, fused=fused, low=low)
+
+
+def bound_module(mod: Any, params: Mapping[str, Any] | None) -> tvm.IRModule:
+    """A module with a ``main`` in Relax, whose parameters are constants.
+
+    Raises
+    ------
+    ModelError
+        If there is no such ``main``, or a parameter is unknown or of the wrong shape or type.
+    """
+    main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
+    if main is None:
+        found = type(mod).__name__
+        if isinstance(mod, tvm.IRModule):
+            found = f"functions {sorted(v.name_hint for v in mod.get_global_vars())}"
+        raise ModelError(
+            f"expected a tvm.IRModule with a function 'main' in Relax, got {found}; name the "
+            "model's function 'main'"
+        )
+    arrays = _checked(main, params or {})
+    return relax.transform.BindParams("main", arrays)(mod) if arrays else mod
 
 
 def _laid_out(layout: str) -> list[tvm.transform.Pass]:

@@ -25,8 +25,8 @@ from tvm_ios.host.relay_tvm import cached_libinfo
 from tvm_ios.kernels.lowering_context import nested_context
 from tvm_ios.kernels.vector_math import MATHEMATICS_VERSION
 from tvm_ios.relay.gpu_defaults import default_gpu_kernels
-from tvm_ios.relay.module_attributes import parts_of, rest_of
 from tvm_ios.runtime.base.entered_context import caller_entered_a_context
+from tvm_ios.runtime.base.module_attributes import parts_of, rest_of
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.exact_bits import bits_may_change
 

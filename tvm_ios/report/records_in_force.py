@@ -16,11 +16,16 @@ class RecordFormat(StrEnum):
 
     AUTOTVM = "autotvm"
     AUTO_SCHEDULER = "auto_scheduler"
+    META_SCHEDULE = "meta_schedule"
 
 
 MOST_NAMES = 3
 """Number of kernels that the one line names; all others are in :attr:`RecordsInForce.missing`."""
-_NAMES = {RecordFormat.AUTOTVM: "AutoTVM", RecordFormat.AUTO_SCHEDULER: "auto_scheduler"}
+_NAMES = {
+    RecordFormat.AUTOTVM: "AutoTVM",
+    RecordFormat.AUTO_SCHEDULER: "auto_scheduler",
+    RecordFormat.META_SCHEDULE: "MetaSchedule",
+}
 
 
 class MissingReason(Enum):
@@ -72,8 +77,8 @@ class RecordsInForce:
     """Tunable kernels of one build, under the contexts around it and the logs given to it.
 
     A kernel is a fused function; it is tunable where it has a template of AutoTVM or, while
-    auto_scheduler is on, a reduction. ``tune`` counts kernels before its schedule merges any,
-    ``compile_schedule`` those that it compiles.
+    auto_scheduler is on, a reduction; in Relax, where it computes with numbers. ``tune`` counts
+    kernels before its schedule merges any, ``compile_schedule`` those that it compiles.
     """
 
     contexts: tuple[RecordFormat, ...]

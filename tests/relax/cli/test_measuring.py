@@ -49,10 +49,6 @@ def test_a_file_is_tuned_and_run_by_processes_that_nobody_told_their_tvm(
         (["--trials", "3"], "--trials 3 needs a TVM with Relay"),
         (["--pad-channels"], "--pad-channels needs a TVM with Relay"),
         (["--mixed-precision"], "mixed_precision=True needs a TVM with Relay"),
-        (
-            ["--input-shapes", "x:[1,8,10,10]", "--input-shapes", "x:[1,8,12,12]"],
-            "--input-shapes is given 2 times, and one file of several shapes needs a TVM",
-        ),
     ],
 )
 def test_what_needs_relay_is_refused_in_one_line(model, tmp_path, words, message, capsys):

@@ -178,9 +178,7 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     ("given", "message"),
     [
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
-        ({"tuning_records": "log.json"}, "tuning_records='log.json' needs a TVM with Relay"),
         ({"decisions": "other.so"}, "decisions='other.so' needs a TVM with Relay"),
-        ({"deadlines_ms": {"a": 1.0}}, "deadlines_ms={'a': 1.0} needs a TVM with Relay"),
         (
             {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
             "desired_layout='NHWC' needs a TVM with Relay.*the layout of images is raced",
@@ -195,9 +193,6 @@ def test_what_needs_relay_is_refused_in_one_line(given, message):
     assert "--dialect relay" in str(caught.value)
 
 
-def test_several_models_need_relay():
-    mod, _ = inception_block()
-    with pytest.raises(OptionError, match="several models become one network in Relay only"):
-        tvm_ios.tune([mod, mod])
+def test_a_module_without_main_is_refused():
     with pytest.raises(ModelError, match="expected a tvm.IRModule with a function 'main'"):
         tvm_ios.tune(tvm.IRModule())

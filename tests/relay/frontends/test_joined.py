@@ -10,7 +10,7 @@ from tvm import relay
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.relay.frontends.joined import joined_module
-from tvm_ios.relay.module_attributes import parts_of, with_rest
+from tvm_ios.runtime.base.module_attributes import parts_of, with_rest
 
 
 def dense(units=3, width=4, name="x", dtype="float32"):

@@ -24,6 +24,7 @@ from tvm_ios.relax.prepare import prepare as prepare_module
 from tvm_ios.relax.rewrite import rewrite_extraction as partition
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import digest_in_force as records_digest
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
@@ -120,8 +121,3 @@ def compilers(target: tvm.target.Target) -> tuple[str, ...]:
     """Names and versions of what compiles kernels for a target."""
     del target  # a CPU
     return (f"tvm {tvm.__version__} llvm {tvm.target.codegen.llvm_version_major()}",)
-
-
-def records_digest() -> str:
-    """Digest of the tuning records in force, of which there are none."""
-    return ""

@@ -9,12 +9,15 @@ from typing import Any, NoReturn
 import tvm
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.driver.dialects.onnx_front import module_of
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.errors import ModelError
-from tvm_ios.relax.frontends.onnx import import_onnx
-from tvm_ios.relax.ir import main_of, name_of, static_tensors
+from tvm_ios.relax.frontends.onnx import import_onnx, refusals
+from tvm_ios.relax.ir import name_of, static_tensors
 from tvm_ios.relax.model_digest import valued_model_digest
+from tvm_ios.relax.prepare import bound_module
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import database_in_force
 
 __all__ = [
     "FILE_SUFFIXES",
@@ -22,6 +25,7 @@ __all__ = [
     "imported",
     "input_types",
     "read_file",
+    "resolve_target",
     "target_text",
     "valued_model_digest",
 ]
@@ -31,8 +35,11 @@ FILE_SUFFIXES = (ONNX_SUFFIX,)
 
 
 def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any]]:
-    """Module and parameters of an ONNX file: none, since its constants are the weights."""
-    return import_onnx(file.name, file.model), {}
+    """Module of an ONNX file, cut before what onnxruntime is to run, and no parameters.
+
+    Its constants are the weights.
+    """
+    return module_of(file, import_onnx, refusals), {}
 
 
 def read_file(path: Path, params: str | Path | None) -> NoReturn:
@@ -49,18 +56,22 @@ def target_text(target: Any) -> str:
     return str(resolve_target(target))
 
 
-def contexts_around() -> tuple[()]:
-    """Tuners whose records are in force around the call, of which there are none."""
-    return ()
+def contexts_around() -> tuple[Any, ...]:
+    """Databases of tuned loops that are in force around the call."""
+    database = database_in_force()
+    return () if database is None else (database,)
 
 
 def input_types(mod: tvm.IRModule, params: Mapping[str, Any]) -> dict[str, TensorType]:
     """Shape and type of each input of a module that is no parameter, by name."""
-    main = main_of(mod)
-    types = {name_of(each): static_tensors(each.ty) or () for each in main.params} if main else {}
-    return {
-        name: TensorType(tensor.shape, tensor.dtype)
-        for name, tensors in types.items()
-        for tensor in tensors
-        if name not in params
-    }
+    found = {}
+    for each in bound_module(mod, None)["main"].params:
+        tensors = static_tensors(each.ty)
+        if tensors is None:
+            raise ModelError(
+                f"input {name_of(each)!r} is a {each.ty}, whose shape is not known; give the model "
+                "in static shapes"
+            )
+        if name_of(each) not in params:
+            found[name_of(each)] = TensorType(tensors[0].shape, tensors[0].dtype)
+    return found

@@ -16,10 +16,12 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, in_precision, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["compile_model"]
@@ -36,6 +38,8 @@ def compile_model(
     """Compiled model; arguments are those of ``compile_schedule``."""
     build, chosen = relax_options(options).build, resolve_target(target)
     choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
+    rest = taken_rest(mod, options)
+    parts = parts_of(mod) if isinstance(mod, tvm.IRModule) else ()
     partitioned = isinstance(mod, tvm.IRModule) and is_partitioned(mod)
     if schedule is not None and partitioned:
         raise OptionError(
@@ -47,12 +51,15 @@ def compile_model(
     libraries = choice.for_schedule(known)
     chosen_lanes = LocalCpu().require_lanes(lanes)
     if partitioned:
-        return lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
+        model = lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
+        return model.of_network(rest, parts)
     if schedule is not None:
         for layout in (None, *WEIGHT_LAYOUTS):
             prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 built = replace(build_prepared(prepared), libraries=libraries)
-                return lower_schedule(built, schedule, lanes=chosen_lanes)
+                model = lower_schedule(built, schedule, lanes=chosen_lanes)
+                return model.of_network(rest, parts)
     built = build_model(mod, params, chosen, libraries=libraries)
-    return lower_schedule(built, schedule or sequential_schedule(built.graph), lanes=chosen_lanes)
+    chosen_schedule = schedule or sequential_schedule(built.graph)
+    return lower_schedule(built, chosen_schedule, lanes=chosen_lanes).of_network(rest, parts)

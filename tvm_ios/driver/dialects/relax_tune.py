@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import nullcontext
+from pathlib import Path
 
+import tvm
+
+from tvm_ios.core.parts import Part, parts_named
 from tvm_ios.cost.call_database import database_for_call
 from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -15,6 +19,8 @@ from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.part_contestant import part_contestant
+from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
@@ -24,7 +30,17 @@ from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, ru
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.low_build import in_low_precision
 from tvm_ios.profile.within_memory import MemoryLimit
+from tvm_ios.relax.build import StagedBuild
+from tvm_ios.relax.extract import kernel_of
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.tuned_loops import IS_TUNED, database_in_force, read_records
+from tvm_ios.report.records_in_force import (
+    KernelRecord,
+    MissingReason,
+    RecordFormat,
+    RecordsInForce,
+)
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
@@ -40,15 +56,24 @@ def tune_race(given: TuneCall) -> TuneRace:
     options = relax_options(
         given.options,
         given.tuning,
-        tuning_records=given.tuning_records,
         decisions=given.decisions,
-        deadlines_ms=dict(given.options.search.deadlines_ms or {}),
     )
-    with exact_bits(options.build.exact):
-        return _tune_race(given, options)
+    if options.search.deadlines_ms:
+        parts_named(_parts_of(given), options.search.deadlines_ms)
+    records = None
+    if given.tuning_records is not None:
+        paths = given.tuning_records
+        folders = [paths] if isinstance(paths, str | Path) else paths
+        records = read_records([Path(each) for each in folders])
+    with exact_bits(options.build.exact), nullcontext() if not records else records.database:
+        return _tune_race(given, options, () if records is None else records.notes)
 
 
-def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
+def _parts_of(given: TuneCall) -> tuple[Part, ...]:
+    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
+
+
+def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
     target, build = resolve_target(given.target), options.build
     search = options.search.without_merges() if build.exact else options.search
@@ -65,7 +90,12 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         budget=budget,
         compare=options.compare,
         measure=options.measure,
-        answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
+        answers=EarlyAnswers(
+            told=given.progress is not None,
+            needed=budget.is_limited,
+            rest=taken_rest(given.mod, options),
+            parts=_parts_of(given),
+        ),
     )
     layouts = ModelLayouts(
         mod=given.mod, params=given.params, target=target, libraries=choice.installed()
@@ -75,17 +105,18 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
         low = Arithmetic(in_bfloat16=options.precision.is_low)
         ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds, low)
     laid_out = layouts.fastest(call, race_forms=build.race_forms)
-    built, outcome, notes = laid_out.built, None, laid_out.notes
+    built, outcome, notes = laid_out.built, None, (*laid_out.notes, *notes)
     if options.precision.is_low:
         found = in_low_precision(built, options.precision, call, layouts.built, given.inputs)
         built, outcome, notes = found.built, found.outcome, (*notes, *found.notes)
     with call.open() as session:
         memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
         main = schedule_build(built, session, call, search)
-        racers = memory.fitting(racers_of(main, session, call))
-        racers = fitting_racers(racers, main.sequential_ns, call)
+        racers = racers_of(main, session, call)
+        racers |= part_contestant(racers, main, call.answers.parts, call)
+        racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
         raced = run_last_race(racers, session, call)
-        evidence = evidence_of(raced, racers, session, call, ())
+        evidence = evidence_of(raced, racers, session, call, (), search.deadlines_ms)
     steps = TuneSteps(
         dialect=sys.modules[__name__],
         call=call,
@@ -103,6 +134,22 @@ def _tune_race(given: TuneCall, options: TuneOptions) -> TuneRace:
     return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
 
 
-def records_around(staged: Any) -> None:
-    """Tuning records in force, of which there are none."""
-    del staged
+def records_around(staged: StagedBuild) -> RecordsInForce | None:
+    """Kernels with loops of the database of MetaSchedule around the call; None without one."""
+    if database_in_force() is None:
+        return None
+    kernels = []
+    graph, extraction = staged.graph, staged.extraction
+    rows = zip(extraction.graph.operators, extraction.line.calls, graph.operators, strict=True)
+    for operator, call, node in rows:
+        function = kernel_of(extraction.module, call)
+        if function is None or not operator.flops:
+            continue
+        shapes = ["x".join(map(str, graph.tensors[each].shape)) for each in node.inputs[:2]]
+        tuned = IS_TUNED in function.attrs
+        found = RecordFormat.META_SCHEDULE if tuned else MissingReason.NO_RECORD
+        kernels.append(
+            KernelRecord(operators=(operator.name,), shapes=" * ".join(shapes), found=found)
+        )
+    contexts = (RecordFormat.META_SCHEDULE,)
+    return RecordsInForce(contexts=contexts, logs=(), kernels=tuple(kernels))

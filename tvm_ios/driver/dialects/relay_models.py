@@ -9,12 +9,11 @@ from typing import Any
 import tvm
 
 from tvm_ios.core.fused_function import TensorType
+from tvm_ios.driver.dialects.onnx_front import module_of
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
-from tvm_ios.errors import ModelError
 from tvm_ios.relay.context import valued_model_digest
 from tvm_ios.relay.inputs import check_module, resolve_target, weight_inputs
 from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
-from tvm_ios.relay.module_attributes import with_rest
 from tvm_ios.tuning.records.record_lookup import contexts_around
 
 __all__ = [
@@ -23,6 +22,7 @@ __all__ = [
     "imported",
     "input_types",
     "read_file",
+    "resolve_target",
     "target_text",
     "valued_model_digest",
 ]
@@ -36,14 +36,7 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     # The package onnx, which this needs, is there: the file was read by it.
     from tvm_ios.relay.frontends.onnx.importer import import_onnx, refusals  # noqa: PLC0415
 
-    try:
-        mod = import_onnx(file.name, file.model)
-    except ModelError:
-        refused = refusals(file.name, file.model)
-        if not refused:
-            raise
-        front, rest = file.cut(refused)
-        mod = with_rest(import_onnx(file.name, front), rest)
+    mod = module_of(file, import_onnx, refusals)
     # What the file has as an input is one on purpose, and no parameter that somebody forgot.
     return mod, None if weight_inputs(mod["main"]) else {}
 

@@ -22,8 +22,8 @@ from tvm_ios.host import host_target
 from tvm_ios.profile.decisions.known_forms import build_for_schedule
 from tvm_ios.relay import is_partitioned, read_schedule
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.tuning.records.record_lookup import records_around
 

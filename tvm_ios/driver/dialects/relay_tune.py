@@ -44,11 +44,11 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.race import race_s
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.module_attributes import parts_of
 from tvm_ios.relay.prepare import converted_model, multiplies_bytes
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.base.device import is_gpu_target
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.exact_bits import exact_bits

@@ -144,9 +144,12 @@ def _kind(target: str) -> str:
 
 
 def _file_digests(files: str | Path | Sequence[str | Path] | None) -> list[str]:
-    """Path and digest of each file, in order."""
-    several = [files] if isinstance(files, str | Path) else files or ()
-    return [f"{file} {file_digest(file) if Path(file).exists() else ''}" for file in several]
+    """Path and digest of each file, in order; those of a folder by name."""
+    given = [Path(file) for file in ([files] if isinstance(files, str | Path) else files or ())]
+    several = [
+        file for each in given for file in (sorted(each.glob("*")) if each.is_dir() else [each])
+    ]
+    return [f"{file} {file_digest(file) if file.exists() else ''}" for file in several]
 
 
 def _surroundings() -> dict[str, Any]:

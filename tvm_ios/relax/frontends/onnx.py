@@ -8,7 +8,8 @@ which layouts and operator libraries know nothing, becomes operators here.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tvm_ios.onnx.normal_form import REFUSED, STANDARD, described
 from tvm_ios.onnx.values import constant, dtype_of, extents, is_static
 from tvm_ios.relax.ir import Constant, main_of, static_tensors
 
-__all__ = ["WRONG", "OperatorImporter", "import_onnx"]
+__all__ = ["WRONG", "OperatorImporter", "import_onnx", "refusals"]
 
 
 def _wrong_extreme(node: ir.Node) -> str:
@@ -85,10 +86,8 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
     ModelError
         If TVM's importer lacks an operator or gets it wrong; the message names the node.
     """
-    for node in model.graph:
-        reason = _why_not(node)
-        if reason:
-            raise ModelError(f"{name}: {described(node)} {reason}")
+    for message in refusals(name, model).values():
+        raise ModelError(f"{name}: {message}")
     try:
         with warnings.catch_warnings():
             # It prints what onnx says of nodes that the file had all along.
@@ -106,6 +105,13 @@ def import_onnx(name: str, model: ir.Model) -> tvm.IRModule:
     return module
 
 
+def refusals(name: str, model: ir.Model) -> dict[ir.Node, str]:
+    """Nodes that cannot be imported, and messages that name them, but not the file."""
+    del name  # Relay's importer tells it
+    reasons = {node: _why_not(node) for node in model.graph}
+    return {node: f"{described(node)} {reason}" for node, reason in reasons.items() if reason}
+
+
 def _why_not(node: ir.Node) -> str:
     """Reason to refuse a node; empty for one that TVM's importer takes, or refuses itself."""
     if REFUSED in node.meta:
@@ -120,8 +126,17 @@ def _why_not(node: ir.Node) -> str:
             "gives a result whose shape only values tell, and compiled code has static shapes; end "
             "the model before it"
         )
+    if node.op_type not in _converters():
+        return "is no operator that TVM's importer of ONNX for Relax knows; end the model before it"
     wrong = WRONG[node.op_type](node) if node.op_type in WRONG else ""
     return f"{wrong}; or tune the model in Relay (--dialect relay)" if wrong else ""
+
+
+@cache
+def _converters() -> Mapping[str, object]:
+    """Converters of TVM's importer, by operator."""
+    converters: Mapping[str, object] = onnx_frontend._get_convert_map()  # noqa: SLF001 - no other
+    return converters
 
 
 def _require_types(name: str, model: ir.Model, module: tvm.IRModule) -> None:

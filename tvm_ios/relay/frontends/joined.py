@@ -11,12 +11,11 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_ios.core.parts import SEPARATOR, Part, require_part_names
-from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.core.parts import Part, input_name, require_part_names, require_shared
+from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import check_module, check_parameters
-from tvm_ios.relay.module_attributes import rest_of, with_parts
 from tvm_ios.relay.transforms.bound_model import with_parameters
-from tvm_ios.support.near_name import did_you_mean
+from tvm_ios.runtime.base.module_attributes import rest_of, with_parts
 
 __all__ = ["joined_module"]
 
@@ -44,12 +43,16 @@ def joined_module(
     """
     require_part_names(list(models))
     mains = {name: _bound_main(name, *model) for name, model in models.items()}
-    _require_shared(share, mains)
+    inputs_of = {
+        name: {each.name_hint: _told(each.checked_type) for each in main.params}
+        for name, main in mains.items()
+    }
+    require_shared(share, inputs_of)
     inputs: dict[str, relay.Var] = {}
     outputs: list[relay.Expr] = []
     parts = []
     for name, main in mains.items():
-        named = {_name_of(name, each.name_hint, share): each for each in main.params}
+        named = {input_name(name, each.name_hint, share): each for each in main.params}
         for full, each in named.items():
             inputs.setdefault(full, relay.Var(full, each.checked_type))
         renamed = {each: inputs[full] for full, each in named.items()}
@@ -87,38 +90,6 @@ def _outputs(body: relay.Expr) -> list[relay.Expr]:
         return [body]
     fields = (relay.TupleGetItem(body, place) for place in range(len(type_.fields)))
     return [each for field in fields for each in _outputs(field)]
-
-
-def _name_of(part: str, name: str, share: Collection[str]) -> str:
-    return name if name in share else f"{part}{SEPARATOR}{name}"
-
-
-def _require_shared(share: Collection[str], mains: Mapping[str, relay.Function]) -> None:
-    for name in share:
-        types = {
-            part: each.checked_type
-            for part, main in mains.items()
-            for each in main.params
-            if each.name_hint == name
-        }
-        if not types:
-            known = {each.name_hint for main in mains.values() for each in main.params}
-            there = ", ".join(sorted(known)) or "none"
-            raise OptionError(
-                f"input {name!r} is to be shared, but no part has it; inputs are {there}"
-                f"{did_you_mean(name, known)}"
-            )
-        if len(types) == 1:
-            raise OptionError(
-                f"input {name!r} is to be shared, but only part {next(iter(types))!r} has it; "
-                "leave it out of share"
-            )
-        if len({str(type_) for type_ in types.values()}) > 1:
-            told = ", ".join(f"{part}: {_told(type_)}" for part, type_ in types.items())
-            raise OptionError(
-                f"input {name!r} is to be shared, but its shapes or types differ ({told}); leave "
-                "it out of share, or give the models the same"
-            )
 
 
 def _told(type_: tvm.ir.TensorType) -> str:

@@ -1,4 +1,4 @@
-"""Attributes of a Relay module: the parts of its network, and the rest that onnxruntime runs."""
+"""Attributes of a module of either dialect: its parts, and the rest that onnxruntime runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tvm
 
 from tvm_ios.core.parts import Part
 from tvm_ios.onnx.rest import Rest
+from tvm_ios.runtime.base.tvm_names import filled
 
 __all__ = ["parts_of", "rest_of", "with_parts", "with_rest"]
 
@@ -18,7 +19,7 @@ _PARTS = "tvm_ios_parts"
 
 def with_rest(module: tvm.IRModule, rest: Rest) -> tvm.IRModule:
     """The module of a front, with what onnxruntime runs after it."""
-    return module.with_attr(_REST, tvm.nd.array(np.frombuffer(rest.to_bytes(), "uint8")))
+    return module.with_attr(_REST, filled(np.frombuffer(rest.to_bytes(), "uint8")))
 
 
 def rest_of(module: tvm.IRModule) -> Rest | None:
