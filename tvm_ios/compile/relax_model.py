@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -51,6 +51,13 @@ class RelaxModel:
         """Graph of the operators, under the name of the model."""
         return OperatorGraph(self.name, self.extraction.graph.operators)
 
+    @cached_property
+    def whole(self) -> RelaxModel:
+        """The model with all kernels, absent ones compiled when this is first asked for."""
+        prepared = self.prepared
+        staged = build(prepared.module, prepared.target, extraction=self.extraction)
+        return replace(self, kernels=ModelKernels(staged))
+
     def lower(
         self, schedule: InterOpSchedule | None = None, *, lanes: int | None = None
     ) -> CompiledModel:
@@ -71,6 +78,8 @@ class RelaxModel:
             verify_schedule(schedule, self.graph)
             placements = placements_for(staged.extraction, schedule)
         placements = with_chosen_calls(staged, placements, chosen, self.libraries)
+        if not staged.can_run(placements):
+            return self.whole.lower(schedule, lanes=lanes)
         return CompiledModel(
             partition=cache(partial(self._partition, chosen)),
             graph=self.graph,

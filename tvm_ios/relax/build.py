@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import tvm
@@ -26,15 +27,17 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build"]
+__all__ = ["StagedBuild", "build", "describe"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StagedBuild:
     """Compiled kernels, and the place of every operator in the schedule."""
 
     library: tvm.runtime.Module
     """Kernels by TVM-FFI's symbols, ``__tvm_ffi_`` and the name of the kernel."""
+    absent: frozenset[str]
+    """Kernels, by name, that were left out: an operator library computes them."""
     graph: KernelGraph
     params: dict[str, tvm.runtime.Tensor]
     """Constants of the model, by their names in the graph."""
@@ -55,12 +58,17 @@ class StagedBuild:
 
     def describe(self) -> Sequence[FusedFunction | None]:
         """Function of each operator, in graph order; None of what no library could compute."""
-        return [_described(self.extraction, call) for call in self.extraction.line.calls]
+        return describe(self.extraction)
 
-    @property
+    @cached_property
     def absent_nodes(self) -> frozenset[int]:
-        """Operators without a kernel, of which there are none."""
-        return frozenset()
+        """Operators whose kernels were left out."""
+        operators = enumerate(self.graph.operators)
+        return frozenset(number for number, each in operators if each.kernel in self.absent)
+
+    def can_run(self, placements: Sequence[Placement]) -> bool:
+        """True if operator libraries are to make the calls of all absent kernels."""
+        return all(placements[number].call is not None for number in self.absent_nodes)
 
     @property
     def kernel_keys(self) -> dict[str, str]:
@@ -75,7 +83,11 @@ class StagedBuild:
 
 
 def build(
-    module: tvm.IRModule, target: Any = None, *, extraction: Extraction | None = None
+    module: tvm.IRModule,
+    target: Any = None,
+    *,
+    extraction: Extraction | None = None,
+    absent: frozenset[str] = frozenset(),
 ) -> StagedBuild:
     """Kernels compiled with TVM, under the caller's PassContext.
 
@@ -87,6 +99,8 @@ def build(
         CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     extraction
         Operators of the module, if somebody has extracted them.
+    absent
+        Kernels, by name, that are not compiled, since operator libraries compute them.
 
     Raises
     ------
@@ -112,7 +126,8 @@ def build(
         places = [(index, 0) for index in range(len(names))]
     graph = _GraphOfKernels(extraction, names)
     return StagedBuild(
-        library=_compile(extraction, chosen),
+        library=_compile(extraction, chosen, absent),
+        absent=absent,
         graph=graph.finish(),
         params=graph.params,
         placements=placements_at(extraction, schedule, [(name,) for name in names], places),
@@ -122,6 +137,11 @@ def build(
         schedule=schedule,
         target=chosen,
     )
+
+
+def describe(extraction: Extraction) -> list[FusedFunction | None]:
+    """Function of each operator, in graph order; None of what no library could compute."""
+    return [_described(extraction, call) for call in extraction.line.calls]
 
 
 def _described(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
@@ -156,13 +176,15 @@ def _code_of(extraction: Extraction, call: ReadCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _compile(extraction: Extraction, target: tvm.target.Target) -> tvm.runtime.Module:
-    """Library of the kernels that have to run."""
+def _compile(
+    extraction: Extraction, target: tvm.target.Target, absent: frozenset[str]
+) -> tvm.runtime.Module:
+    """Library of the kernels that have to run and are not absent."""
     kernels = {}
     for index, call in enumerate(extraction.line.calls):
         function = kernel_of(extraction.module, call)
-        if function is not None and index not in extraction.reshapes:
-            name = call.call.args[0].name_hint
+        name = call.call.args[0].name_hint if function is not None else ""
+        if function is not None and index not in extraction.reshapes and name not in absent:
             kernels[name] = function.with_attr("global_symbol", name)
     try:
         return tvm.tirx.build(tvm.IRModule(kernels), target=target)

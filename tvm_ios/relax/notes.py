@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,7 @@ from tvm import relax, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.errors import ModelError
+from tvm_ios.relax.blocked import lower_convolution
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -126,7 +128,8 @@ def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
 
     The kernel itself is left alone, since the builder would not find it again for its twins.
     """
-    rule = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+    own = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+    rule = partial(lower_convolution, own) if name == "nn.conv2d" else own
 
     def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         lowered = rule(builder, call)

@@ -11,6 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
+import tvm_ios
 from tests.relax.networks import (
     TARGET,
     Network,
@@ -19,8 +20,11 @@ from tests.relax.networks import (
     random_network,
     squeezenet,
 )
-from tvm_ios.compile.relax_model import build_relax
+from tvm_ios.compile.model_kernels import ModelKernels
+from tvm_ios.compile.relax_model import RelaxModel, build_relax
 from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.relax.build import build
+from tvm_ios.relax.prepare import prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -207,6 +211,39 @@ def test_a_schedule_chooses_what_the_library_computes(network):
     compiled = model.lower(replace(schedule, libraries=rows), lanes=2)
     calls = [each.operator for each in compiled.plan.launches if each.call is not None]
     assert sorted(calls) == sorted(names[index] for index in chosen)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
+def test_kernels_that_are_left_out_are_compiled_for_a_schedule_that_needs_them(layout, tmp_path):
+    def body(net):
+        made = net.conv(net.conv(net.x, 16, 3), 16, 3)
+        depthwise = relax.op.nn.conv2d(made, net.constant(16, 1, 3, 3), groups=16)
+        made = net.emit(depthwise)
+        return net.conv(made, 8, 1)
+
+    network = Network(1, 8, 9, 10)
+    prepared = prepare(network.build(body), None, TARGET, image_layout=layout)
+    (expected,) = answers(prepared.module, network.value())
+    whole = build(prepared.module, TARGET)
+    operators = zip(whole.graph.operators, whole.describe(), strict=True)
+    able = [each.kernel for each, function in operators if function is not None]
+    absent = frozenset(name for name in able if "conv2d" in name)
+    assert len(absent) == 4
+    lazy = RelaxModel(
+        prepared, ModelKernels(build(prepared.module, TARGET, absent=absent)), libraries=ONEDNN
+    )
+    in_order = sequential_schedule(lazy.graph)
+    by_library = lazy.lower(in_order, lanes=2)
+    assert by_library.kernels is lazy.kernels
+    found = ran(by_library, network.value())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    by_library.export_library(tmp_path / "net.so")
+    with tvm_ios.load(tmp_path / "net.so") as executor:
+        executor.run(x=network.value())
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), found)
+    by_tvm = lazy.lower(replace(in_order, libraries=()), lanes=2)
+    assert not computed(by_tvm)
+    np.testing.assert_array_equal(ran(by_tvm, network.value()), expected)
 
 
 def test_a_file_computes_the_same_in_another_process(network, tmp_path):

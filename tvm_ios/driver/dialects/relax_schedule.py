@@ -13,7 +13,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, prepare
+from tvm_ios.relax.prepare import IMAGE_LAYOUTS, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 
@@ -44,7 +44,8 @@ def compile_model(
         )
     libraries = choice.for_schedule(read_schedule(mod) if partitioned else schedule)
     if schedule is not None:
-        for layout in (None, *WEIGHT_LAYOUTS):
+        layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
+        for layout in layouts:
             prepared = prepare(mod, params, chosen, image_layout=layout)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 mod, params = prepared.module, None

@@ -61,12 +61,16 @@ def tune_race(given: TuneCall) -> TuneRace:
         answers=EarlyAnswers(told=given.progress is not None, needed=budget.is_limited),
     )
     layouts = ModelLayouts(
-        mod=given.mod, params=given.params, target=target, libraries=choice.installed()
+        mod=given.mod,
+        params=given.params,
+        target=target,
+        libraries=choice.installed(),
+        all_kernels=build.all_kernels,
     )
     with call.stage("build", call.to_prepare()):
         graph = layouts.first.extraction.graph
         ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds)
-    laid_out = layouts.fastest(call, race_forms=build.race_forms)
+    laid_out = layouts.fastest(call)
     built = laid_out.built
     with call.open() as session:
         memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)

@@ -18,6 +18,7 @@ from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.absent_kernels import library_ns
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import Extraction
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.prepare import PreparedModule, with_low_precision
 from tvm_ios.relay.transforms.bfloat16 import is_product, low_precision_of
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -46,8 +47,8 @@ def region_costs(
             is_product(each) and operator.kind != OWN_LOOPS
             for each, operator in zip(extraction.calls, operators, strict=True)
         ),
-        exact_ns=library_ns(extraction.calls, libraries, call),
-        low_ns=library_ns(lowered.calls, libraries, call),
+        exact_ns=library_ns(describe_calls(extraction.calls), libraries, call),
+        low_ns=library_ns(describe_calls(lowered.calls), libraries, call),
         speeds=call.device.speeds,
         lanes=call.lanes,
     )
