@@ -20,7 +20,7 @@ from tvm import relax, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.errors import ModelError
-from tvm_ios.relax.blocked import lower_convolution
+from tvm_ios.relax.convolutions import LOWERED
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -129,7 +129,7 @@ def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
     The kernel itself is left alone, since the builder would not find it again for its twins.
     """
     own = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
-    rule = partial(lower_convolution, own) if name == "nn.conv2d" else own
+    rule = partial(LOWERED[name], own) if name in LOWERED else own
 
     def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         lowered = rule(builder, call)

@@ -80,6 +80,17 @@ def test_convolutions_with_what_follows_are_one_call(options):
     assert check(Network(2, 8, 9, 10), body) == ["conv2d_add_multiply_tir_clip"]
 
 
+def test_transposed_convolutions_have_their_images_in_nhwc():
+    def body(net):
+        made = net.conv(net.x, 8, 3)
+        options = {"strides": (2, 2), "padding": (1, 0, 1, 2), "output_padding": (1, 0)}
+        weight = net.constant(8, 6, 3, 3)
+        made = net.emit(relax.op.nn.conv2d_transpose(made, weight, **options))
+        return net.emit(relax.op.add(made, net.constant(1, 6, 1, 1)))
+
+    assert check(Network(1, 8, 5, 6), body) == ["conv2d_add_relu", "conv2d_transpose_add"]
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_residual_is_added_in_the_call(swapped):
     def body(net):

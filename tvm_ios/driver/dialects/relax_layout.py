@@ -122,12 +122,19 @@ class ModelLayouts:
         notes = []
         for layout in _layouts(liked, self.target) if liked and _has_images(self.mod) else ():
             try:
-                found[layout] = prepare(self.mod, self.params, self.target, image_layout=layout)
+                found[layout] = self._laid_out(layout)
             # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
             except (ModelError, RuntimeError, ValueError) as error:
                 reason = (str(error).splitlines() or ["no reason"])[-1]
                 notes.append(f"{layout} cannot be had: {reason}")
         return found or {OWN: prepare(self.mod, self.params, self.target)}, tuple(notes)
+
+    def _laid_out(self, layout: str) -> PreparedModule:
+        """The model in a layout, for all of whose operators TVM has kernels."""
+        made = prepare(self.mod, self.params, self.target, image_layout=layout)
+        if barriers := made.extraction.coverage.barriers:
+            raise ModelError(f"{barriers[0].where} is {barriers[0].reason}")
+        return made
 
     def _priced(self, prepared: PreparedModule, call: MeasuringCall) -> _Priced:
         functions = describe(prepared.extraction)
