@@ -23,7 +23,7 @@ from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.host.onednn_files import find_onednn
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.models import squeezenet
-from tvm_ios.profile.absent_kernels import absent_kernels
+from tvm_ios.profile.fastest_build import absent_functions
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.operator_prices import TVM, OperatorChoice
@@ -107,11 +107,11 @@ def convolutions(layout: str, size: int = 56) -> tvm.IRModule:
 def test_kernels_that_cannot_beat_a_call_are_absent(layout, library_ns, absent):
     prepared = prepare(convolutions(layout), {}, "llvm -mcpu=skylake-avx512")
     library = FakeLibrary(library_ns)
-    found = absent_kernels(prepared, [library], asked_of(library))
+    found = absent_functions(prepared, [library], asked_of(library))
     assert len(found) == absent  # both have one kernel
-    assert not absent_kernels(prepared, [library], asked_of(library, GPU))
+    assert not absent_functions(prepared, [library], asked_of(library, GPU))
     with autotvm.apply_history_best([]):
-        assert not absent_kernels(prepared, [library], asked_of(library))
+        assert not absent_functions(prepared, [library], asked_of(library))
 
 
 @dataclass(frozen=True)

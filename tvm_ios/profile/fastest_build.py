@@ -28,11 +28,14 @@ from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.low_build import LowBuild, in_low_precision
 from tvm_ios.relay.context import model_digest
+from tvm_ios.relay.functions.fused_function import describe_calls
 from tvm_ios.relay.inputs import resolve_target
+from tvm_ios.relay.kernels import digest_of_call
 from tvm_ios.relay.prepare import PreparedModule, heavy_operators, prepare
+from tvm_ios.relay.record_listeners import may_have_records
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["ChosenBuild", "build_fastest"]
+__all__ = ["ChosenBuild", "absent_functions", "build_fastest"]
 
 SHARE_OF_BUILDING = 4
 """Seconds of a second build, its race and the search after it, per second of the first build."""
@@ -219,7 +222,7 @@ class _BestSoFar:
             with call.stage(phase, call.to_prepare()):
                 return self._built(prepared, candidate, like)
         with call.stage("price calls", call.to_profile) as granted:
-            absent = absent_kernels(prepared, self.libraries, call.at(granted))
+            absent = absent_functions(prepared, self.libraries, call.at(granted))
         with call.stage(phase, call.to_prepare()):
             return self._built(prepared, candidate, like, absent)
 
@@ -271,6 +274,22 @@ class _BestSoFar:
         """Earlier choice with the records in force; None without one."""
         question = with_libraries(question, self.libraries)
         return self.call.choices(self.target).known(question)
+
+
+def absent_functions(
+    prepared: PreparedModule, libraries: Sequence[OperatorLibrary], call: MeasuringCall
+) -> frozenset[str]:
+    """Functions, by digest, whose kernels cannot beat an operator library's call.
+
+    There are none where tuning records are in force, since a tuned kernel may win.
+    """
+    if may_have_records():
+        return frozenset()
+    extraction = prepared.extraction
+    functions = describe_calls(extraction.calls)
+    times_ns = call.library_ns(functions, libraries)
+    digests = list(map(digest_of_call, extraction.calls))
+    return absent_kernels(digests, functions, extraction.graph.operators, times_ns, call)
 
 
 def _left_out(change: ModelChange, error: Exception) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import tvm
@@ -18,7 +19,7 @@ from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relax.extract import Extraction, extract, kernel_of
-from tvm_ios.relax.ir import Constant
+from tvm_ios.relax.ir import Constant, is_call_tir, name_of
 from tvm_ios.relax.kernel_text import kernel_text
 from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
@@ -30,12 +31,14 @@ from tvm_ios.search.baselines import sequential_schedule
 __all__ = ["StagedBuild", "build", "digests", "joined_library", "joined_name"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StagedBuild:
     """Compiled kernels, and the place of every operator in the schedule."""
 
     library: tvm.runtime.Module
     """Kernels by TVM-FFI's symbols, ``__tvm_ffi_`` and the name of the kernel."""
+    absent: frozenset[str]
+    """Kernels, by name, that were left out: an operator library computes them."""
     graph: KernelGraph
     params: dict[str, tvm.runtime.Tensor]
     """Constants of the model, by their names in the graph."""
@@ -56,15 +59,11 @@ class StagedBuild:
         """Function of each operator, in graph order; None of what no library could compute."""
         return functions_of(self.extraction)
 
-    @property
-    def absent(self) -> frozenset[str]:
-        """Functions whose kernels were left out, of which there are none."""
-        return frozenset()
-
-    @property
+    @cached_property
     def absent_nodes(self) -> frozenset[int]:
-        """Operators without a kernel, of which there are none."""
-        return frozenset()
+        """Operators whose kernels were left out."""
+        operators = enumerate(self.graph.operators)
+        return frozenset(number for number, each in operators if each.kernel in self.absent)
 
     @property
     def kernel_keys(self) -> dict[str, str]:
@@ -79,7 +78,11 @@ class StagedBuild:
 
 
 def build(
-    module: tvm.IRModule, target: Any = None, *, extraction: Extraction | None = None
+    module: tvm.IRModule,
+    target: Any = None,
+    *,
+    extraction: Extraction | None = None,
+    absent: Collection[str] = (),
 ) -> StagedBuild:
     """Kernels compiled with TVM, under the caller's PassContext.
 
@@ -91,6 +94,8 @@ def build(
         CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     extraction
         Operators of the module, if somebody has extracted them.
+    absent
+        Kernels, by name, that are not compiled, since operator libraries compute them.
 
     Raises
     ------
@@ -118,7 +123,8 @@ def build(
         places = [(index, 0) for index in range(len(names))]
     graph = _GraphOfKernels(extraction, names)
     return StagedBuild(
-        library=_compile(_kernels(extraction), chosen),
+        library=_compile(_kernels(extraction, absent), chosen),
+        absent=frozenset(absent),
         graph=graph.finish(),
         params=graph.params,
         placements=placements_at(extraction, schedule, members, places),
@@ -132,8 +138,9 @@ def build(
 
 
 def digests(extraction: Extraction) -> Sequence[str]:
-    """Digest of each operator's function."""
-    return [operator.workload for operator in extraction.graph.operators]
+    """Name of each operator's kernel, by which it may be left out; empty where there is none."""
+    calls = [each.call for each in extraction.line.calls]
+    return [name_of(each.args[0]) if is_call_tir(each) else "" for each in calls]
 
 
 def joined_library(builds: Sequence[StagedBuild]) -> tvm.runtime.Module:
@@ -141,7 +148,7 @@ def joined_library(builds: Sequence[StagedBuild]) -> tvm.runtime.Module:
     kernels = {
         joined_name(build, name): function
         for build in builds
-        for name, function in _kernels(build.extraction).items()
+        for name, function in _kernels(build.extraction, build.absent).items()
     }
     return _compile(kernels, builds[0].target)
 
@@ -174,13 +181,14 @@ def _code_of(extraction: Extraction, call: ReadCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _kernels(extraction: Extraction) -> dict[str, tvm.tirx.PrimFunc]:
-    """Kernels that have to run, by name."""
+def _kernels(extraction: Extraction, absent: Collection[str]) -> dict[str, tvm.tirx.PrimFunc]:
+    """Kernels that have to run and are not absent, by name."""
     return {
-        call.call.args[0].name_hint: function
+        name: function
         for index, call in enumerate(extraction.line.calls)
         if (function := kernel_of(extraction.module, call)) is not None
         and index not in extraction.reshapes
+        and (name := call.call.args[0].name_hint) not in absent
     }
 
 

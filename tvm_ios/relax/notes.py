@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from tvm import relax, topi
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ModelError
+from tvm_ios.relax.convolutions import LOWERED
 from tvm_ios.relax.extract import Extraction, kernel_of
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
 from tvm_ios.relax.straight_line import ReadCall
@@ -153,7 +155,8 @@ def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
 
     The kernel itself is left alone, since the builder would not find it again for its twins.
     """
-    rule = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+    own = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+    rule = partial(LOWERED[name], own) if name in LOWERED else own
 
     def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         lowered = rule(builder, call)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.fold import fold_constants
+from tvm_ios.relax.gates import keep_gates_apart
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
 from tvm_ios.relax.moves import with_fewer_moves
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
@@ -31,7 +31,7 @@ from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
-    "WEIGHT_LAYOUTS",
+    "IMAGE_LAYOUTS",
     "PreparedModule",
     "bound_module",
     "in_precision",
@@ -39,8 +39,8 @@ __all__ = [
     "with_low_precision",
 ]
 
-WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
-"""Layouts of images that models may be brought into, each with the layout of weights beside it."""
+IMAGE_LAYOUTS = ("NHWC", "NCHW16c", "NCHW8c")
+"""Layouts of images that models may be brought into."""
 LAYOUT_RULE = "FRelaxInferLayout"
 FOLLOWING = ("relax.clip", "relax.nn.leakyrelu")
 """Operators that work in any layout, for which TVM has no rule: it would turn images back."""
@@ -90,8 +90,9 @@ def prepare(
     target
         CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     image_layout
-        Layout of the images that 2-D convolutions read and write: ``NHWC``, or None for the model's
-        own. Inputs and outputs of the model keep theirs.
+        Layout of the images that 2-D convolutions read and write: ``NHWC``, one with blocks of
+        channels (``NHWC`` where channels fill no block), or None for the model's own. Inputs and
+        outputs of the model keep theirs.
 
     Raises
     ------
@@ -100,10 +101,10 @@ def prepare(
         the wrong shape or type, or TVM does not have the target.
     """
     chosen = resolve_target(target)
-    if image_layout not in (None, *WEIGHT_LAYOUTS):
+    if image_layout not in (None, *IMAGE_LAYOUTS):
         raise ModelError(
             f"image_layout={image_layout!r}; it is None for the model's own, or one of "
-            f"{', '.join(WEIGHT_LAYOUTS)}"
+            f"{', '.join(IMAGE_LAYOUTS)}"
         )
     mod = bound_module(mod, params)
     main = main_of(mod)
@@ -125,6 +126,7 @@ def prepare(
             legalize_noted,
             fold_constants,
             transform.AnnotateTIROpPattern(),
+            keep_gates_apart,
             transform.FuseOps(),
             fuse_noted,
             transform.DeadCodeElimination(),
@@ -185,13 +187,29 @@ def _laid_out(layout: str) -> list[tvm.transform.Pass]:
         if operator.get_attr(LAYOUT_RULE) is None:
             rule = tvm.ir.Op.get("relax.nn.relu").get_attr(LAYOUT_RULE)
             tvm.ir.register_op_attr(name, LAYOUT_RULE, rule)
-    layouts = {"relax.nn.conv2d": [layout, WEIGHT_LAYOUTS[layout]]}
+
+    def chosen(call: relax.Call) -> dict[str, list[str]]:
+        name = call_name(call)
+        return {name: [*_layouts_of(call, layout)]} if name == "relax.nn.conv2d" else {}
+
     return [
-        transform.ConvertLayout(layouts),
+        transform.ConvertLayout({}, chosen),
         transform.Normalize(),
         fold_constants,
         with_fewer_moves,
     ]
+
+
+def _layouts_of(call: relax.Call, layout: str) -> tuple[str, str]:
+    """Layouts of images and weights of a convolution: without blocks where channels fill none."""
+    block = int(layout.removeprefix("NCHW").removesuffix("c")) if layout.endswith("c") else 1
+    outputs, inputs, *_ = map(int, call.args[1].ty.shape)
+    if block == 1 or outputs % block or (inputs * call.attrs.groups) % block:
+        return "NHWC", "HWIO"
+    if call.attrs.groups == 1:
+        return layout, f"OIHW{block}i{block}o"
+    is_depthwise = inputs == 1 and call.attrs.groups == outputs
+    return (layout, f"OIHW1i{block}o") if is_depthwise else ("NHWC", "HWIO")
 
 
 def _trains(main: relax.Function) -> bool:

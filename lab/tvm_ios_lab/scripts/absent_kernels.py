@@ -24,8 +24,8 @@ from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.traits import CPU
 from tvm_ios.host import default_lanes, host_target
 from tvm_ios.models import by_name
-from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
+from tvm_ios.profile.fastest_build import absent_functions
 from tvm_ios.profile.image_form import form_by_prices
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -58,7 +58,7 @@ def _row(network: str) -> tuple[str, ...]:
     for change in changes_for(CPU, race_forms=False, libraries=libraries, choose_form=choose_form):
         model = change.of(model, target) or model
     prepared = prepare(model.checked, model.params, target)
-    absent = absent_kernels(prepared, libraries, call)
+    absent = absent_functions(prepared, libraries, call)
     lazy_s, whole_s = (_built_anew(prepared, each) for each in (absent, ()))
     built = replace(build_prepared(prepared), libraries=libraries)
     with (

@@ -197,7 +197,7 @@ def _built(name: str, call: Any, libraries: tuple[str, ...] | None) -> Any:
         layouts = ModelLayouts(
             mod=source.mod, params=source.params, target=target, libraries=installed
         )
-        return layouts.fastest(call, race_forms=False).built
+        return layouts.fastest(call).built
     from tvm_ios.models import by_name  # noqa: PLC0415
     from tvm_ios.profile.build_candidates import changes_for  # noqa: PLC0415
     from tvm_ios.profile.fastest_build import build_fastest  # noqa: PLC0415

@@ -11,6 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
+import tvm_ios
 from tests.relax.networks import (
     TARGET,
     Network,
@@ -19,9 +20,11 @@ from tests.relax.networks import (
     random_network,
     squeezenet,
 )
-from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.relax.build import build
+from tvm_ios.relax.prepare import prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -75,6 +78,17 @@ def test_convolutions_with_what_follows_are_one_call(options):
         return net.emit(relax.op.clip(scaled, 0, 6))
 
     assert check(Network(2, 8, 9, 10), body) == ["conv2d_add_multiply_tir_clip"]
+
+
+def test_transposed_convolutions_have_their_images_in_nhwc():
+    def body(net):
+        made = net.conv(net.x, 8, 3)
+        options = {"strides": (2, 2), "padding": (1, 0, 1, 2), "output_padding": (1, 0)}
+        weight = net.constant(8, 6, 3, 3)
+        made = net.emit(relax.op.nn.conv2d_transpose(made, weight, **options))
+        return net.emit(relax.op.add(made, net.constant(1, 6, 1, 1)))
+
+    assert check(Network(1, 8, 5, 6), body) == ["conv2d_add_relu", "conv2d_transpose_add"]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -208,6 +222,37 @@ def test_a_schedule_chooses_what_the_library_computes(network):
     compiled = lower_schedule(model, replace(schedule, libraries=rows), lanes=2)
     calls = [each.operator for each in compiled.plan.launches if each.call is not None]
     assert sorted(calls) == sorted(names[index] for index in chosen)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
+def test_kernels_that_are_left_out_are_compiled_for_a_schedule_that_needs_them(layout, tmp_path):
+    def body(net):
+        made = net.conv(net.conv(net.x, 16, 3), 16, 3)
+        depthwise = relax.op.nn.conv2d(made, net.constant(16, 1, 3, 3), groups=16)
+        made = net.emit(depthwise)
+        return net.conv(made, 8, 1)
+
+    network = Network(1, 8, 9, 10)
+    prepared = prepare(network.build(body), None, TARGET, image_layout=layout)
+    (expected,) = answers(prepared.module, network.value())
+    whole = build(prepared.module, TARGET)
+    operators = zip(whole.graph.operators, whole.describe(), strict=True)
+    able = [each.kernel for each, function in operators if function is not None]
+    absent = frozenset(name for name in able if "conv2d" in name)
+    assert len(absent) == 4
+    lazy = replace(build_prepared(prepared, absent=absent), libraries=ONEDNN)
+    in_order = sequential_schedule(lazy.graph)
+    by_library = lower_schedule(lazy, in_order, lanes=2)
+    assert by_library.kernels is lazy.kernels
+    found = ran(by_library, network.value())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    by_library.export_library(tmp_path / "net.so")
+    with tvm_ios.load(tmp_path / "net.so") as executor:
+        executor.run(x=network.value())
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), found)
+    by_tvm = lower_schedule(lazy, replace(in_order, libraries=()), lanes=2)
+    assert not computed(by_tvm)
+    np.testing.assert_array_equal(ran(by_tvm, network.value()), expected)
 
 
 def test_a_file_computes_the_same_in_another_process(network, tmp_path):

@@ -94,6 +94,29 @@ def test_images_in_another_layout_are_turned_at_the_ends_only():
     np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_images_in_blocks_of_channels_have_concatenations_that_copy_nothing():
+    """Convolutions of 3 channels, in groups of several, and of odd numbers are in NHWC."""
+
+    def body(net):
+        made = net.conv(net.x, 16, 3, strides=2)
+        window = {"strides": (2, 1), "padding": (2, 1, 1, 2)}
+        weights = net.constant(16, 1, 3, 3), net.constant(8, 16, 3, 3)
+        apart = net.emit(relax.op.nn.conv2d(made, weights[0], groups=16, **window))
+        wide = net.emit(relax.op.nn.conv2d(made, weights[1], **window))
+        joined = net.emit(relax.op.concat([apart, wide, apart], axis=1))
+        grouped = net.emit(relax.op.nn.conv2d(joined, net.constant(8, 20, 1, 1), groups=2))
+        return net.conv(net.conv(grouped, 7, 3), 8, 1)
+
+    network = Network(1, 3, 12, 14)
+    mod = network.build(body)
+    prepared = prepare(mod, None, TARGET, image_layout="NCHW8c")
+    operators = prepared.extraction.graph.operators
+    assert [each.view for each in operators if each.kind == "concatenate"] == [True]
+    (answer,) = answers(prepared.module, network.value())
+    (expected,) = answers(mod, network.value())
+    np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_layout_that_nobody_knows_is_refused():
     with pytest.raises(ModelError, match="image_layout='CHWN'.*one of NHWC"):
         prepare(Unprepared, None, TARGET, image_layout="CHWN")

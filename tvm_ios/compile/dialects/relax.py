@@ -97,9 +97,10 @@ def pad_unless_done(
 def build(
     prepared: PreparedModule, *, like: StagedBuild | None = None, absent: Collection[str] = ()
 ) -> StagedBuild:
-    """Compiled kernels of a prepared or partitioned module; none of them is left out."""
-    del like, absent
-    return build_module(prepared.module, prepared.target, extraction=prepared.extraction)
+    """Compiled kernels of a prepared or partitioned module, but for absent ones."""
+    del like  # kernels are compiled together
+    extraction = prepared.extraction
+    return build_module(prepared.module, prepared.target, extraction=extraction, absent=absent)
 
 
 def rewrite_extraction(

@@ -1,11 +1,12 @@
-"""Layout of the images of a Relax model: the one that operator libraries like, or the model's own.
+"""Layout of the images of a Relax model, chosen by prices before anything is built.
 
-Comes before schedules are searched, which work on the winner of a race of whole networks.
+Comes before schedules are searched. Operator libraries are asked what their calls take in each
+layout, and what they compute surely faster than TVM's kernels is not compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,24 +14,21 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
-from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.errors import ModelError, OutOfTimeError
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.errors import ModelError
+from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.race import compiled_for, race
-from tvm_ios.profile.way_choice import clearly_fastest
+from tvm_ios.relax.build import digests
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
+from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.prepare import PreparedModule, prepare
+from tvm_ios.relax.tuned_loops import database_in_force
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
-from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["LaidOut", "ModelLayouts"]
 
-OWN = "layouts as they are"
-LIKED = "the layout of operator libraries"
-OWN_KERNELS = f"{OWN}, TVM's kernels"
-SHARE_OF_BUILDING = 4
-"""Seconds of a second build, its race and the search after it, per second of the first build."""
+OWN = "images as they are in the model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +37,45 @@ class LaidOut:
 
     built: BuiltModel
     notes: tuple[str, ...] = ()
-    """Lines for people on how fast the other layout is, or why there is none."""
+    """Lines for people on what each layout costs, or why it cannot be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Priced:
+    """A model prepared in a layout, and what its operators take."""
+
+    prepared: PreparedModule
+    functions: Sequence[FusedFunction | None]
+    """Function of each operator; None of what no library could compute."""
+    times_ns: Sequence[int | None]
+    """Nanoseconds of each operator by the fastest library; None where no library computes it."""
+
+    def price_ns(self, call: MeasuringCall) -> float:
+        """Nanoseconds of all operators in order: what no library computes takes its bytes."""
+        speeds, lanes = call.device.speeds, call.device.require_lanes(None)
+        rows = zip(self.prepared.extraction.graph.operators, self.times_ns, strict=True)
+        return sum(
+            max(operator.flops / speeds.flops_per_ns, speeds.passed_ns(operator.memory_bytes, 1))
+            / lanes
+            if time_ns is None
+            else time_ns
+            for operator, time_ns in rows
+            if not operator.view
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelLayouts:
-    """A model that may be built in the layout that a library likes, and in its own."""
+    """A model that may be built in layouts that a library likes, or in its own."""
 
     mod: tvm.IRModule
     params: Mapping[str, Any] | None
     target: tvm.target.Target
     libraries: tuple[OperatorLibrary, ...]
+    all_kernels: bool = False
+    """True compiles kernels, too, that cannot beat a library's call."""
 
-    @cached_property
+    @property
     def first(self) -> PreparedModule:
         """The model in the layout that a library likes; in its own where that changes nothing.
 
@@ -60,109 +84,84 @@ class ModelLayouts:
         ModelError
             If the model cannot be prepared as it is.
         """
-        liked, _ = self._liked
-        return self._own() if liked is None else liked
+        prepared, _ = self._prepared
+        return next(iter(prepared.values()))
 
-    def fastest(self, call: MeasuringCall, *, race_forms: bool) -> LaidOut:
-        """Build in the layout that a library likes, or in the model's own if that is faster.
-
-        Both run in sequential order with all that libraries can compute, the model's own layout
-        with TVM's kernels alone as well. A layout that lost before, as the call's database knows,
-        is not built again. Without ``race_forms`` it is the layout that a library likes.
+    def fastest(self, call: MeasuringCall) -> LaidOut:
+        """Build in the layout whose operators take least.
 
         Raises
         ------
         ModelError
             If the model cannot be built.
         """
-        (liked, notes), choices = self._liked, call.choices(self.target)
-        identities = [each.identity() for each in self.libraries]
-        question = " with ".join(
-            [f"{LIKED}: {self.first.extraction.graph.fingerprint()}", *identities]
-        )
-        is_raced = liked is not None and race_forms
-        choice = choices.known(question) if is_raced else None
-        is_own = choice is not None and choice.kept == OWN
-        with call.stage("build", call.to_prepare()):
-            built = self.built(self._own() if is_own else self.first)
-        answer_with(built, call)
-        if not is_raced:
+        prepared, notes = self._prepared
+        if not self.libraries:
+            with call.stage("build", call.to_prepare()):
+                built = self.built(self.first)
+            answer_with(built, call)
             return LaidOut(built=built, notes=notes)
-        if choice is None:
-            if not call.budget.allows(SHARE_OF_BUILDING * call.clock.phase_s["build"]):
-                call.budget.cut(f"a build with {OWN} was not tried")
-                return LaidOut(built=built)
-            with call.stage(f"build {OWN}", call.to_prepare()):
-                own = self.built(self._own())
-            try:
-                choice = _raced(built, own, call)
-            except OutOfTimeError as error:
-                call.budget.cut(f"a build with {OWN} was not raced: {error}")
-                return LaidOut(built=built)
-            choices.keep(question, choice)
-            if choice.kept == OWN:
-                built = own
-                answer_with(built, call)
-        return LaidOut(built=built, notes=choice.notes)
+        with call.stage("price layouts", call.to_profile) as granted:
+            here = call.at(granted)
+            priced = {layout: self._priced(each, here) for layout, each in prepared.items()}
+        prices_ns = {layout: each.price_ns(call) for layout, each in priced.items()}
+        kept = min(prices_ns, key=lambda layout: prices_ns[layout])
+        if len(prices_ns) > 1:
+            told = ", ".join(f"{layout} {ns / 1e6:.3g} ms" for layout, ns in prices_ns.items())
+            notes = (*notes, f"images are in {kept}, by prices of all operators: {told}")
+        best = priced[kept]
+        with call.stage("build", call.to_prepare()):
+            built = self.built(best.prepared, self._absent(best, call))
+        answer_with(built, call)
+        return LaidOut(built=built, notes=notes)
 
     @cached_property
-    def _liked(self) -> tuple[PreparedModule | None, tuple[str, ...]]:
-        """The model in the layout that a library likes, if it has one, and notes where not."""
-        layout = next((each.image_layout for each in self.libraries if each.image_layout), None)
-        if layout is None or not _has_images(self.mod):
-            return None, ()
-        try:
-            return prepare(self.mod, self.params, self.target, image_layout=layout), ()
-        # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
-        except (ModelError, RuntimeError, ValueError) as error:
-            reason = (str(error).splitlines() or ["no reason"])[-1]
-            return None, (f"{OWN}, since {layout} cannot be had: {reason}",)
+    def _prepared(self) -> tuple[dict[str, PreparedModule], tuple[str, ...]]:
+        """The model by layout, the one that a library likes first, and notes on others."""
+        liked = next((each.image_layout for each in self.libraries if each.image_layout), None)
+        found: dict[str, PreparedModule] = {}
+        notes = []
+        for layout in _layouts(liked, self.target) if liked and _has_images(self.mod) else ():
+            try:
+                found[layout] = self._laid_out(layout)
+            # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
+            except (ModelError, RuntimeError, ValueError) as error:
+                reason = (str(error).splitlines() or ["no reason"])[-1]
+                notes.append(f"{layout} cannot be had: {reason}")
+        return found or {OWN: prepare(self.mod, self.params, self.target)}, tuple(notes)
 
-    def _own(self) -> PreparedModule:
-        return prepare(self.mod, self.params, self.target)
+    def _laid_out(self, layout: str) -> PreparedModule:
+        """The model in a layout, for all of whose operators TVM has kernels."""
+        made = prepare(self.mod, self.params, self.target, image_layout=layout)
+        if barriers := made.extraction.coverage.barriers:
+            raise ModelError(f"{barriers[0].where} is {barriers[0].reason}")
+        return made
 
-    def built(self, prepared: PreparedModule) -> BuiltModel:
-        """Prepared model with its kernels."""
-        return replace(build_prepared(prepared), libraries=self.libraries)
+    def built(self, prepared: PreparedModule, absent: Collection[str] = ()) -> BuiltModel:
+        """Prepared model with its kernels, but for absent ones."""
+        return replace(build_prepared(prepared, absent=absent), libraries=self.libraries)
+
+    def _priced(self, prepared: PreparedModule, call: MeasuringCall) -> _Priced:
+        functions = functions_of(prepared.extraction)
+        times_ns = call.library_ns(functions, self.libraries)
+        return _Priced(prepared=prepared, functions=functions, times_ns=times_ns)
+
+    def _absent(self, priced: _Priced, call: MeasuringCall) -> frozenset[str]:
+        """Kernels, by name, that cannot beat a library's call; none where a tuned one may."""
+        if self.all_kernels or database_in_force() is not None:
+            return frozenset()
+        extraction = priced.prepared.extraction
+        kernels, operators = digests(extraction), extraction.graph.operators
+        return absent_kernels(kernels, priced.functions, operators, priced.times_ns, call)
+
+
+def _layouts(liked: str, target: tvm.target.Target) -> tuple[str, ...]:
+    """Layouts to ask about: the one that a library likes, and blocks that fill a vector."""
+    block = 16 if tvm.target.codegen.target_has_features("avx512f", target) else 8
+    return liked, f"NCHW{block}c"
 
 
 def _has_images(mod: Any) -> bool:
     main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
     calls = [] if main is None else operator_calls(main)
     return any(call_name(each) == "relax.nn.conv2d" for each in calls)
-
-
-def _raced(liked: BuiltModel, own: BuiltModel, call: MeasuringCall) -> BuildChoice:
-    """The layout that a library likes, unless the model's own is clearly faster."""
-    with call.stage("check layouts", call.to_profile) as granted:
-        here = call.at(granted)
-        with here.open() as session:
-            in_order = sequential_schedule(own.graph)
-            contestants = {
-                LIKED: (liked, sequential_schedule(liked.graph)),
-                OWN: (own, in_order),
-                OWN_KERNELS: (own, replace(in_order, libraries=())),
-            }
-            models = {
-                name: compiled_for(session, built, order, lanes=call.lanes, database=call.database)
-                for name, (built, order) in contestants.items()
-            }
-            comparison = race(
-                models,
-                options=call.compare,
-                until_decided=True,
-                budget=call.budget,
-                session=session,
-            )
-    notes = []
-    for name in (OWN, OWN_KERNELS):
-        found = comparison.speedup(name, over=LIKED)
-        notes.append(
-            f"{name}: {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) times as fast as "
-            f"{LIKED}, before a search"
-        )
-    return BuildChoice(
-        kept=LIKED if clearly_fastest(comparison) == LIKED else OWN,
-        notes=tuple(notes),
-        certain=comparison.is_settled,
-    )

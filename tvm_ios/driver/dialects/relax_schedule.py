@@ -18,7 +18,7 @@ from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import WEIGHT_LAYOUTS, in_precision, prepare
+from tvm_ios.relax.prepare import IMAGE_LAYOUTS, in_precision, prepare
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.base.module_attributes import parts_of
@@ -54,7 +54,8 @@ def compile_model(
         model = lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
         return model.of_network(rest, parts)
     if schedule is not None:
-        for layout in (None, *WEIGHT_LAYOUTS):
+        layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
+        for layout in layouts:
             prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 built = replace(build_prepared(prepared), libraries=libraries)

@@ -98,13 +98,17 @@ def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) ->
         ),
     )
     layouts = ModelLayouts(
-        mod=given.mod, params=given.params, target=target, libraries=choice.installed()
+        mod=given.mod,
+        params=given.params,
+        target=target,
+        libraries=choice.installed(),
+        all_kernels=build.all_kernels,
     )
     with call.stage("build", call.to_prepare()):
         graph = layouts.first.extraction.graph
         low = Arithmetic(in_bfloat16=options.precision.is_low)
         ceiling = told_ceiling(lambda: graph, call.lanes, device.traits, device.speeds, low)
-    laid_out = layouts.fastest(call, race_forms=build.race_forms)
+    laid_out = layouts.fastest(call)
     built, outcome, notes = laid_out.built, None, (*laid_out.notes, *notes)
     if options.precision.is_low:
         found = in_low_precision(built, options.precision, call, layouts.built, given.inputs)

@@ -1,4 +1,4 @@
-"""Layout of a Relax model's images: raced once, remembered, and never in the way."""
+"""Layout of a Relax model's images: chosen by prices, and never in the way."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ import pytest
 from tvm import relax
 
 from tests.relax.networks import TARGET, Network
-from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.driver.dialects import relax_layout
-from tvm_ios.driver.dialects.relax_layout import LIKED, OWN, ModelLayouts
-from tvm_ios.errors import ModelError, OutOfTimeError
+from tvm_ios.driver.dialects.relax_layout import ModelLayouts
+from tvm_ios.errors import ModelError
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+
+LAYOUTS = (None, "NHWC", "NCHW8c")
 
 
 @pytest.fixture
 def mod():
     """Two convolutions, in NCHW."""
     network = Network(1, 8, 6, 6)
-    return network.build(lambda net: net.conv(net.conv(net.x, 8, 3), 4, 1))
+    return network.build(lambda net: net.conv(net.conv(net.x, 8, 3), 16, 1))
 
 
-def layouts(mod, *libraries, params=None):
-    return ModelLayouts(mod=mod, params=params, target=resolve_target(TARGET), libraries=libraries)
+def layouts(mod, *libraries, **options):
+    chosen = resolve_target(TARGET)
+    return ModelLayouts(mod=mod, **{"params": None} | options, target=chosen, libraries=libraries)
 
 
-def is_nhwc(laid_out, mod) -> bool:
-    """True for images in NHWC, False for those of the model."""
-    found = laid_out.built.graph.fingerprint()
-    own, nhwc = (
-        prepare(mod, None, TARGET, image_layout=layout).extraction.graph.fingerprint()
-        for layout in (None, "NHWC")
-    )
-    assert own != nhwc
-    assert found in (own, nhwc)
-    return found == nhwc
+def layout_of(laid_out, mod) -> str | None:
+    """Layout that a model was built in."""
+    prints = [
+        prepare(mod, None, TARGET, image_layout=each).extraction.graph.fingerprint()
+        for each in LAYOUTS
+    ]
+    return LAYOUTS[prints.index(laid_out.built.graph.fingerprint())]
 
 
 @pytest.fixture
@@ -44,50 +43,50 @@ def call(tmp_path):
     return MeasuringCall.here(lanes=1, database=tmp_path / "db")
 
 
-@pytest.mark.parametrize("kept", [LIKED, OWN])
-def test_the_winner_of_the_race_is_kept_and_known_again(kept, mod, call, monkeypatch):
-    asked = []
+def priced(monkeypatch, times_ns):
+    """Let convolutions take times by their layouts."""
 
-    def raced(*builds_and_call):
-        asked.append(builds_and_call)
-        return BuildChoice(kept=kept, notes=("as raced",), certain=True)
+    def library_ns(functions, *_):
+        found = [function and function.calls[0].attribute("data_layout") for function in functions]
+        return [times_ns.get(each) for each in found]
 
-    monkeypatch.setattr(relax_layout, "_raced", raced)
-    for _ in range(2):
-        found = layouts(mod, OnednnLibrary()).fastest(call, race_forms=True)
-        assert is_nhwc(found, mod) is (kept == LIKED)
-        assert found.notes[0].startswith("as raced")
-    assert len(asked) == 1
+    monkeypatch.setattr(relax_layout, "library_ns", library_ns)
 
 
-def test_a_race_without_time_leaves_the_layout_of_the_library(mod, call, monkeypatch):
-    def raced(*_):
-        raise OutOfTimeError("there was no time left")
+@pytest.mark.parametrize("kept", ["NHWC", "NCHW8c"])
+def test_the_layout_whose_operators_take_least_is_built(kept, mod, call, monkeypatch):
+    priced(monkeypatch, {"NHWC": 10**9, "NCHW8c": 10**9} | {kept: 10**6})
+    found = layouts(mod, OnednnLibrary()).fastest(call)
+    assert layout_of(found, mod) == kept
+    assert f"images are in {kept}, by prices of all operators" in found.notes[0]
 
-    monkeypatch.setattr(relax_layout, "_raced", raced)
-    assert is_nhwc(layouts(mod, OnednnLibrary()).fastest(call, race_forms=True), mod)
-    assert call.budget.cuts == (f"a build with {OWN} was not raced: there was no time left",)
+
+@pytest.mark.parametrize("all_kernels", [False, True])
+def test_kernels_that_a_call_surely_beats_are_left_out(all_kernels, mod, call, monkeypatch):
+    priced(monkeypatch, {"NHWC": 1, "NCHW8c": 10**9})
+    monkeypatch.setattr("tvm_ios.cost.kernel_bound.SLACK_NS", 0)
+    found = layouts(mod, OnednnLibrary(), all_kernels=all_kernels).fastest(call)
+    assert len(found.built.kernels.staged.absent_nodes) == (0 if all_kernels else 2)
 
 
-def test_without_races_or_libraries_nothing_is_raced(mod, call, monkeypatch):
-    monkeypatch.setattr(relax_layout, "_raced", None)
-    assert is_nhwc(layouts(mod, OnednnLibrary()).fastest(call, race_forms=False), mod)
-    assert not is_nhwc(layouts(mod).fastest(call, race_forms=True), mod)
+def test_without_libraries_or_images_nothing_is_asked(mod, call):
+    assert layout_of(layouts(mod).fastest(call), mod) is None
     network = Network(2, 4)
     plain = network.build(lambda net: net.emit(relax.op.nn.relu(net.x)))
-    assert not layouts(plain, OnednnLibrary()).fastest(call, race_forms=True).notes
+    assert not layouts(plain, OnednnLibrary()).fastest(call).notes
 
 
-def test_a_layout_that_tvm_cannot_make_is_told(mod, call, monkeypatch):
+def test_layouts_that_tvm_cannot_make_are_told(mod, call, monkeypatch):
     def failing(*args, image_layout=None, **options):
         if image_layout is not None:
             raise RuntimeError("somewhere\nno rule for it")
         return prepare(*args, **options)
 
     monkeypatch.setattr(relax_layout, "prepare", failing)
-    found = layouts(mod, OnednnLibrary()).fastest(call, race_forms=True)
-    assert not is_nhwc(found, mod)
-    assert found.notes == (f"{OWN}, since NHWC cannot be had: no rule for it",)
+    found = layouts(mod, OnednnLibrary()).fastest(call)
+    assert layout_of(found, mod) is None
+    told = [f"{layout} cannot be had: no rule for it" for layout in LAYOUTS[1:]]
+    assert found.notes == tuple(told)
 
 
 def test_what_is_wrong_with_the_model_is_told_of_the_model(mod):

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+from tvm import relax
+
+from tests.relax.networks import TARGET, Network
+from tvm_ios.relax.prepare import prepare
+
+
+def kinds(body, *shape: int) -> list[str]:
+    graph = prepare(Network(*shape).build(body), None, TARGET).extraction.graph
+    return [operator.kind for operator in graph.operators]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_product_larger_than_the_convolution_is_a_kernel_of_its_own(swapped):
+    def body(net):
+        pooled = net.emit(relax.op.nn.adaptive_avg_pool2d(net.x, 1))
+        made = net.emit(relax.op.nn.conv2d(pooled, net.constant(8, 8, 1, 1)))
+        gate = net.emit(relax.op.sigmoid(made))
+        operands = (gate, net.x) if swapped else (net.x, gate)
+        return net.emit(relax.op.nn.relu(net.emit(relax.op.multiply(*operands))))
+
+    found = kinds(body, 1, 8, 6, 6)
+    assert found == ["adaptive_avg_pool2d", "conv2d_tir_sigmoid", "multiply_relu"]
+
+
+def test_what_is_as_large_as_the_convolution_is_fused():
+    def body(net):
+        made = net.emit(relax.op.nn.conv2d(net.x, net.constant(8, 8, 1, 1)))
+        return net.emit(relax.op.multiply(made, net.constant(1, 8, 1, 1)))
+
+    assert kinds(body, 1, 8, 6, 6) == ["conv2d_multiply"]
