@@ -100,7 +100,11 @@ def build_relax(
     compute what they can: images get the layout that they are fastest in.
     """
     layout = next((each.image_layout for each in libraries if each.image_layout), None)
-    prepared = prepare(mod, params, target, image_layout=layout)
+    try:
+        prepared = prepare(mod, params, target, image_layout=layout)
+    # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
+    except (RuntimeError, ValueError):
+        prepared = prepare(mod, params, target)
     return build_prepared(prepared, name=name, libraries=libraries)
 
 

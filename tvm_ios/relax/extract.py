@@ -27,7 +27,7 @@ from tvm_ios.relax.kernel_text import kernel_text
 from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, leaves, read_main
 from tvm_ios.relax.views import concat_view, is_reshape
 
-__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of"]
+__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of", "kind_of"]
 
 NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
 """Number that TVM adds to a name that it has given before."""
@@ -170,7 +170,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
     variable = call.call.args[0]
     if variable not in known and WORKLOAD in function.attrs:
         known[variable] = _Facts(
-            kind=_kind(variable.name_hint),
+            kind=kind_of(variable.name_hint),
             workload=str(function.attrs[WORKLOAD]),
             flops=int(function.attrs[FLOPS]),
             reshape=False,
@@ -181,7 +181,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
         reshape = is_reshape(function)
         plain = not reshape and len(call.outputs) == 1
         view = concat_view(function, inputs, call.outputs[0]) if plain else None
-        kind = _kind(variable.name_hint)
+        kind = kind_of(variable.name_hint)
         digest = hashlib.sha256(kernel_text(function).encode()).hexdigest()
         known[variable] = _Facts(
             kind=kind,
@@ -205,7 +205,7 @@ def _flops(function: tvm.tirx.PrimFunc) -> int:
         return 0
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """Kind of a kernel, from the name that TVM gives it, such as ``fused_conv2d1_add_relu``."""
     words = name.removeprefix("fused_").split("_")
     return "_".join(NUMBERED.sub("", word) for word in words if not word.isdecimal()) or name

@@ -22,16 +22,18 @@ from tvm_ios.relax.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
+from tvm_ios.relax.quantised import in_numbers, is_quantised
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.whole_numbers import in_whole_numbers
 
 __all__ = ["WEIGHT_LAYOUTS", "PreparedModule", "in_precision", "prepare", "with_low_precision"]
 
 WEIGHT_LAYOUTS = MappingProxyType({"NHWC": "HWIO"})
 """Layouts of images that models may be brought into, each with the layout of weights beside it."""
 LAYOUT_RULE = "FRelaxInferLayout"
-FOLLOWING = ("relax.clip", "relax.nn.leakyrelu")
+FOLLOWING = ("relax.clip", "relax.dequantize", "relax.nn.leakyrelu", "relax.quantize")
 """Operators that work in any layout, for which TVM has no rule: it would turn images back."""
 
 
@@ -107,6 +109,7 @@ def prepare(
     transform = relax.transform
     steps = [transform.BindParams("main", arrays)] if arrays else []
     is_done = is_partitioned(mod) or is_prepared(mod)
+    products, quantised = multiplies_bytes(chosen), not is_done and is_quantised(mod)
     if not is_done:
         steps += [
             transform.Normalize(),
@@ -115,6 +118,11 @@ def prepare(
             *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
             transform.FoldConstant(),
+            *(
+                [in_numbers(products=products), transform.CanonicalizeBindings()]
+                if quantised
+                else []
+            ),
             *(_laid_out(image_layout) if image_layout else []),
             transform.EliminateCommonSubexpr(),
             legalize_noted,
@@ -126,9 +134,16 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    if quantised:
+        module = in_whole_numbers(extract(module), products=products)
     if not is_done:
         fused, module = module, with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen, fused=None if is_done else fused)
+
+
+def multiplies_bytes(target: tvm.target.Target) -> bool:
+    """True if processors of a target multiply bytes by fours."""
+    return bool(tvm.target.codegen.target_has_features("avx512vnni", target))
 
 
 def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule:
