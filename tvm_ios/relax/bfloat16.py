@@ -17,7 +17,7 @@ from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stored_types import StoredCall, with_stored_types
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 
-__all__ = ["in_bfloat16", "low_values"]
+__all__ = ["PRODUCTS", "PRODUCT_WORDS", "arguments_of", "in_bfloat16", "is_made", "low_values"]
 
 PRODUCTS = frozenset({"matmul", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d"})
 """Operators in notes whose second operand are weights."""
@@ -54,9 +54,9 @@ def low_values(extraction: Extraction) -> LowValues:
     operators = []
     rows = zip(extraction.line.calls, extraction.graph.operators, strict=True)
     for index, (call, operator) in enumerate(rows):
-        read = _arguments(call)
+        read = arguments_of(call)
         words = set(operator.kind.split("_"))
-        reads = tuple(dict.fromkeys(each.call for each in read if _is_made(each)))
+        reads = tuple(dict.fromkeys(each.call for each in read if is_made(each)))
         floats = [tensor.dtype == FLOAT32 for tensor in call.outputs]
         operators.append(
             LowOperator(
@@ -66,10 +66,10 @@ def low_values(extraction: Extraction) -> LowValues:
                 reads=reads,
                 reads_apart=frozenset(reads),
                 is_view=operator.view,
-                reads_others=not all(map(_is_made, read)),
+                reads_others=not all(map(is_made, read)),
             )
         )
-    results = [leaf for leaf in leaves(extraction.line.result) if _is_made(leaf)]
+    results = [leaf for leaf in leaves(extraction.line.result) if is_made(leaf)]
     return LowValues(operators=tuple(operators), outputs=tuple(leaf.call for leaf in results))
 
 
@@ -79,8 +79,8 @@ def in_bfloat16(extraction: Extraction, low: LowPrecision) -> tvm.IRModule:
     rounded: dict[int, Constant] = {}
     stored: dict[int, StoredCall] = {}
     for index, call in enumerate(extraction.line.calls):
-        read = _arguments(call) if is_call_tir(call.call) else []
-        places = {n for n, each in enumerate(read) if _is_made(each) and each.call in results}
+        read = arguments_of(call) if is_call_tir(call.call) else []
+        places = {n for n, each in enumerate(read) if is_made(each) and each.call in results}
         constants = {}
         if index in low.weights:
             place = weights[index]
@@ -98,13 +98,13 @@ def in_bfloat16(extraction: Extraction, low: LowPrecision) -> tvm.IRModule:
     return with_stored_types(extraction, stored)
 
 
-def _arguments(call: ReadCall) -> list[Any]:
+def arguments_of(call: ReadCall) -> list[Any]:
     """Tensors that a call reads, in the order of its arguments."""
     given = call.call.args[1].fields if is_call_tir(call.call) else list(call.reads)
     return [leaf for each in given for leaf in leaves(call.reads.get(each, each))]
 
 
-def _is_made(value: Any) -> bool:
+def is_made(value: Any) -> bool:
     """True for results of operators, False for inputs of the model and constants."""
     return isinstance(value, Made) and value.call >= 0
 

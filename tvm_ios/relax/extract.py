@@ -42,7 +42,7 @@ from tvm_ios.relax.notes import noted_function
 from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, Tree, leaves, read_main
 from tvm_ios.relax.views import concatenation, is_reshape, view_of
 
-__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of"]
+__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of", "kind_of"]
 
 NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
 """Number that TVM adds to a name that it has given before."""
@@ -268,7 +268,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
     variable = call.call.args[0]
     if variable not in known and WORKLOAD in function.attrs:
         known[variable] = _Facts(
-            kind=_kind(variable.name_hint),
+            kind=kind_of(variable.name_hint),
             workload=str(function.attrs[WORKLOAD]),
             flops=int(function.attrs[FLOPS]),
             reshape=False,
@@ -279,7 +279,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
         reshape = is_reshape(function, inputs, call.outputs)
         plain = not reshape and len(call.outputs) == 1
         view = view_of(function, inputs, call.outputs[0]) if plain else None
-        kind = _kind(variable.name_hint)
+        kind = kind_of(variable.name_hint)
         known[variable] = _Facts(
             kind=kind,
             workload=_workload(kind, kernel_text(function)),
@@ -302,7 +302,7 @@ def _flops(function: tvm.tirx.PrimFunc) -> int:
         return 0
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """Kind of a kernel, from the name that TVM gives it, such as ``fused_conv2d1_add_relu``."""
     words = name.removeprefix("fused_").split("_")
     return "_".join(NUMBERED.sub("", word) for word in words if not word.isdecimal()) or name

@@ -22,22 +22,28 @@ from tvm_ios.core.fused_function import AttributeValue, FusedFunction, Primitive
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.convolutions import LOWERED
-from tvm_ios.relax.extract import Extraction, kernel_of
+from tvm_ios.relax.extract import Extraction, kernel_of, kind_of
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
+from tvm_ios.relax.quantised import stored_type_of
+from tvm_ios.relax.stored_arithmetic import rounded, written
 from tvm_ios.relax.straight_line import ReadCall
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [
     "COMPUTES",
+    "FAKE_QUANTIZE",
+    "MOVING",
     "functions_of",
     "fuse_noted",
     "legalize_noted",
     "noted_function",
+    "rounded_type",
     "with_notes",
 ]
 
-COMPUTES = "tvm_ios_computes"
-"""Attribute of kernels: the function that they compute, as JSON."""
+COMPUTES, ROUNDS = "tvm_ios_computes", "tvm_ios_rounds"
+"""Attributes of kernels, as JSON: the function that they compute, and the whole numbers that stand
+for its result."""
 WINDOW = ("strides", "padding", "dilation")
 LAYOUTS = ("groups", "data_layout", "kernel_layout", "out_layout")
 POOLING = ("pool_size", *WINDOW, "ceil_mode", "count_include_pad", "layout", "out_layout")
@@ -67,6 +73,19 @@ POOLED_AXES: Mapping[frozenset[int], str] = MappingProxyType(
     {frozenset((2, 3)): "NCHW", frozenset((1, 2)): "NHWC"}
 )
 """Layouts of images, by the axes over which their mean is a pooling."""
+FAKE_QUANTIZE = "tvm_ios.fake_quantize"
+"""Operator of numbers that are rounded to what whole numbers stand for."""
+STEPS = frozenset({"add", "clip", "multiply", "relu", "rounded", "subtract"})
+"""Kinds of kernels between products and the rounding of their results."""
+INJECTIVE = 2
+"""TVM's pattern of kernels that products do not take along."""
+MOVING = frozenset(
+    {
+        *("broadcast", "concatenate", "dims", "expand", "flatten", "max", "permute", "pool2d"),
+        *("reshape", "slice", "squeeze", "strided", "transpose"),
+    }
+)
+"""Words in kinds of operators whose results are elements of what they read."""
 NUMBERS = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
 
 Rule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -120,19 +139,57 @@ def legalize_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> 
     notes: dict[str, FusedFunction] = {}
     rules = {f"relax.{name}": _noting(name, notes) for name in NOTED}
     rules["relax.take"] = _take_within
-    return with_notes(relax.transform.LegalizeOps(rules)(module), notes)
+    rounding = _Rounding(notes)
+    rules |= {"relax.quantize": rounding.quantize, "relax.dequantize": rounding.dequantize}
+    noted = with_notes(relax.transform.LegalizeOps(rules)(module), notes)
+    noted = _with_rounded(noted, rounding.rounded)
+    for name in rounding.apart:
+        noted.update_func(
+            noted.get_global_var(name), noted[name].with_attr("op_pattern", INJECTIVE)
+        )
+    return noted
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseNoted")  # type: ignore[untyped-decorator]
 def fuse_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
     """The pass ``FuseTIR``, after which fused kernels have the notes of all that they compute."""
     del context
-    notes = {
-        variable.name_hint: _fused(module, function)
+    functions = {
+        variable.name_hint: function
         for variable, function in module.functions_items()
         if isinstance(function, relax.Function) and "Primitive" in (function.attrs or {})
     }
-    return with_notes(relax.transform.FuseTIR()(module), notes)
+    notes = {name: _fused(module, function) for name, function in functions.items()}
+    rounded = {name: _rounded_by_last(module, function) for name, function in functions.items()}
+    fused = with_notes(relax.transform.FuseTIR()(module), notes)
+    return _with_rounded(fused, {name: each for name, each in rounded.items() if each})
+
+
+def rounded_type(kernel: tvm.tirx.PrimFunc) -> StoredType | None:
+    """Whole numbers that stand for the numbers which a kernel makes; None where it rounds none."""
+    text = kernel.attrs.get(ROUNDS)
+    return None if text is None else _read_stored(parse_json(str(text), "the note"))
+
+
+def _with_rounded(module: tvm.IRModule, rounded: Mapping[str, StoredType]) -> tvm.IRModule:
+    for variable, function in module.functions_items():
+        stored = rounded.get(variable.name_hint)
+        if stored is not None and isinstance(function, tvm.tirx.PrimFunc):
+            text = json.dumps(asdict(stored))
+            module.update_func(variable, function.with_attr(ROUNDS, text))
+    return module
+
+
+def _rounded_by_last(module: tvm.IRModule, function: relax.Function) -> StoredType | None:
+    """What a fused function rounds its result to, perhaps before that is moved; None of others."""
+    made = {each.var: each.value for block in function.body.blocks for each in block.bindings}
+    value = made.get(function.body.body)
+    while isinstance(value, relax.Call) and is_call_tir(value):
+        stored = rounded_type(module[value.args[0]])
+        if stored is not None or not set(kind_of(value.args[0].name_hint).split("_")) <= MOVING:
+            return stored
+        value = made.get(value.args[1].fields[0])
+    return None
 
 
 def with_notes(module: tvm.IRModule, notes: Mapping[str, FusedFunction | None]) -> tvm.IRModule:
@@ -148,6 +205,71 @@ def _take_within(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """TVM's own rule for ``take``, which never reads outside: prices come from made-up indices."""
     mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
     return builder.call_te(topi.take, *call.args, call.attrs.axis, mode=mode)
+
+
+class _Rounding:
+    """Rules for whole numbers that stand for others, rounded to even as ONNX wants it."""
+
+    def __init__(self, notes: dict[str, FusedFunction]) -> None:
+        self._notes = notes
+        self._made: dict[str, StoredType] = {}
+        """Whole numbers that kernels make, by name."""
+        self.rounded: dict[str, StoredType] = {}
+        """Whole numbers that stand for numbers which kernels make, by name."""
+        self.apart: set[str] = set()
+        """Those that TVM has to fuse with what they read, not with what reads them."""
+
+    def quantize(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        stored = stored_type_of(call)
+        if stored is None:
+            return tvm.ir.Op.get("relax.quantize").get_attr("FLegalize")(builder, call)
+        compute = partial(written, stored=stored)
+        made = builder.call_te(compute, call.args[0], primfunc_name_hint="quantize")
+        self._made[made.args[0].name_hint] = stored
+        return made
+
+    def dequantize(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        stored, whole = stored_type_of(call), call.args[0]
+        made = builder.lookup_binding(whole) if isinstance(whole, relax.Var) else None
+        name = made.args[0].name_hint if isinstance(made, relax.Call) and is_call_tir(made) else ""
+        if stored is None or made is None or self._made.get(name) != stored:
+            return tvm.ir.Op.get("relax.dequantize").get_attr("FLegalize")(builder, call)
+        (data,) = made.args[1].fields
+        compute = partial(rounded, stored=stored)
+        found = builder.call_te(compute, data, primfunc_name_hint="rounded")
+        name = found.args[0].name_hint
+        self.rounded[name] = stored
+        if not _follows_product(builder, data):
+            self.apart.add(name)
+        type_ = TensorType(*_shape_and_type(call))
+        self._notes[name] = FusedFunction(
+            parameters=(type_,),
+            calls=(
+                PrimitiveCall(
+                    operator=FAKE_QUANTIZE,
+                    operands=(0,),
+                    result=type_,
+                    attributes=tuple(asdict(stored).items()),
+                ),
+            ),
+        )
+        return found
+
+
+def _follows_product(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
+    """True for a product, and steps after one."""
+    made = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    if not isinstance(made, relax.Call) or not is_call_tir(made):
+        return False
+    kind = kind_of(made.args[0].name_hint)
+    if kind.startswith(("conv", "matmul")):
+        return True
+    return kind in STEPS and any(_follows_product(builder, each) for each in made.args[1].fields)
+
+
+def _shape_and_type(call: relax.Call) -> tuple[tuple[int, ...], str]:
+    (found,) = static_tensors(call.ty) or ()
+    return found.shape, found.dtype
 
 
 def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
@@ -296,7 +418,7 @@ def _read_stored(data: StoredValue) -> StoredType:
     return StoredType(
         dtype=data.field("dtype").text(),
         scale=data.field("scale").number(),
-        zero_point=data.field("zero_point").whole(),
+        zero_point=data.field("zero_point").signed(),
     )
 
 

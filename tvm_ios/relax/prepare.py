@@ -24,10 +24,12 @@ from tvm_ios.relax.gates import keep_gates_apart
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
 from tvm_ios.relax.moves import with_fewer_moves
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
+from tvm_ios.relax.quantised import in_numbers, is_quantised
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
+from tvm_ios.relax.whole_numbers import in_whole_numbers
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
@@ -42,7 +44,7 @@ __all__ = [
 IMAGE_LAYOUTS = ("NHWC", "NCHW16c", "NCHW8c")
 """Layouts of images that models may be brought into."""
 LAYOUT_RULE = "FRelaxInferLayout"
-FOLLOWING = ("relax.clip", "relax.nn.leakyrelu")
+FOLLOWING = ("relax.clip", "relax.dequantize", "relax.nn.leakyrelu", "relax.quantize")
 """Operators that work in any layout, for which TVM has no rule: it would turn images back."""
 
 
@@ -113,6 +115,7 @@ def prepare(
     steps: list[tvm.transform.Pass] = []
     is_done = is_partitioned(mod) or is_prepared(mod)
     faster = bits_may_change()
+    products, quantised = multiplies_bytes(chosen), not is_done and is_quantised(mod)
     if not is_done:
         steps += [
             transform.Normalize(),
@@ -121,6 +124,11 @@ def prepare(
             *([] if _trains(main) else [transform.DecomposeOpsForInference()]),
             transform.CanonicalizeBindings(),
             fold_constants,
+            *(
+                [in_numbers(products=products), transform.CanonicalizeBindings()]
+                if quantised
+                else []
+            ),
             *(_laid_out(image_layout) if image_layout else []),
             transform.EliminateCommonSubexpr(),
             legalize_noted,
@@ -133,12 +141,19 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    if quantised:
+        module = in_whole_numbers(extract(module), products=products)
     fused = None if is_done else module
     if not is_done and database_in_force() is not None:
         module = with_tuned_loops(extract(module), chosen)
     if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen, fused=fused)
+
+
+def multiplies_bytes(target: tvm.target.Target) -> bool:
+    """True if processors of a target multiply bytes by fours."""
+    return bool(tvm.target.codegen.target_has_features("avx512vnni", target))
 
 
 def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule:

@@ -12,24 +12,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tvm
-from tvm import relax, te, tirx, topi
+from tvm import relax, te, topi
 
-from tvm_ios.core.fused_function import TensorType
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
-from tvm_ios.relax.notes import noted_function, with_notes
+from tvm_ios.relax.notes import FAKE_QUANTIZE, noted_function, with_notes
 from tvm_ios.relax.rewrite import expression_of
+from tvm_ios.relax.stored_arithmetic import number, written
 from tvm_ios.relax.straight_line import Made
 
 __all__ = ["StoredCall", "with_stored_types"]
-
-LAST = float(1.5 * 2**23)
-"""Number of float32 whose sums with small ones have no digits behind the point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +98,7 @@ class _Kernels:
             self._known[key] = self._added(old, tensors, read.outputs[0], stored, is_view=is_view)
             note = noted_function(kernel_of(self._extraction.module, read))
             if note is not None and not is_view:
-                types = tuple(stored.parameters.get(each) for each in range(len(tensors)))
-                parameters = tuple(
-                    each if type_ is None else TensorType(each.shape, type_.dtype)
-                    for each, type_ in zip(note.parameters, types, strict=True)
-                )
-                self.notes[self._known[key].name_hint] = replace(
-                    note,
-                    parameters=parameters,
-                    stored=types if any(types) else (),
-                    rounded_to=stored.result,
-                )
+                self.notes[self._known[key].name_hint] = _as_stored(note, stored)
         return self._known[key]
 
     def _added(
@@ -134,18 +120,38 @@ class _Kernels:
                     made = self._te(partial(_moved, shape=output.shape), parameters)
                 else:
                     read = [
-                        self._te(partial(_read, stored=types[n]), each) if n in types else each
+                        self._te(partial(number, stored=types[n]), each) if n in types else each
                         for n, each in enumerate(parameters)
                     ]
                     made = builder.emit(relax.call_tir(old, relax.Tuple(read), _type(output)))
                     if stored.result is not None:
-                        made = self._te(partial(_written, stored=stored.result), made)
+                        made = self._te(partial(written, stored=stored.result), made)
                 made = builder.emit_output(made)
             added: tvm.ir.GlobalVar = builder.emit_func_output(made)
         return added
 
     def _te(self, compute: Callable[..., te.Tensor], read: Any) -> relax.Var:
         return self._builder.emit_te(compute, read, primfunc_name_hint="stored")
+
+
+def _as_stored(note: FusedFunction, stored: StoredCall) -> FusedFunction:
+    """Function whose values have types of their own, besides those that they have already."""
+    before = note.stored or (None,) * len(note.parameters)
+    types = tuple(stored.parameters.get(n, each) for n, each in enumerate(before))
+    parameters = tuple(
+        each if type_ is None else TensorType(each.shape, type_.dtype)
+        for each, type_ in zip(note.parameters, types, strict=True)
+    )
+    # What is written as whole numbers need not be rounded before.
+    rounds = stored.result is not None and stored.result.is_whole
+    ends = rounds and len(note.calls) > 1 and note.calls[-1].operator == FAKE_QUANTIZE
+    return replace(
+        note,
+        parameters=parameters,
+        calls=note.calls[:-1] if ends else note.calls,
+        stored=types if any(types) else (),
+        rounded_to=stored.result or note.rounded_to,
+    )
 
 
 def _type(tensor: GraphTensor, stored: StoredType | None = None) -> relax.TensorType:
@@ -158,34 +164,3 @@ def _moved(values: Sequence[te.Tensor], shape: Sequence[int]) -> te.Tensor:
         return topi.reshape(values[0], shape)
     axes = [n for n, extent in enumerate(shape) if extent != int(values[0].shape[n])]
     return topi.concatenate(values, axes[0])
-
-
-def _read(values: te.Tensor, stored: StoredType) -> te.Tensor:
-    """Numbers of float32 that are in memory in another type."""
-    if not stored.is_whole:
-        return topi.cast(values, FLOAT32)
-    scale = tirx.const(np.float32(stored.scale), FLOAT32)
-
-    def number(*place: Any) -> Any:
-        wide = values(*place).astype("int32") - tirx.const(stored.zero_point, "int32")
-        return wide.astype(FLOAT32) * scale
-
-    return te.compute(values.shape, number, "numbers")
-
-
-def _written(values: te.Tensor, stored: StoredType) -> te.Tensor:
-    """Values in memory for numbers of float32: the nearest, the even one of two."""
-    if not stored.is_whole:
-        return topi.cast(values, stored.dtype)
-    least, most = (tirx.const(each, FLOAT32) for each in stored.steps)
-    inverse = tirx.const(np.float32(1) / np.float32(stored.scale), FLOAT32)
-    first = tirx.const(int(np.float32(LAST).view("int32")) - stored.zero_point, "int32")
-
-    def whole(*place: Any) -> Any:
-        bounded = tirx.min(tirx.max(values(*place) * inverse, least), most)
-        # The bits of its sum count on from those of the constant; TVM would simplify a difference
-        # of floats.
-        bits = tirx.reinterpret("int32", bounded + tirx.const(np.float32(LAST), FLOAT32))
-        return (bits - first).astype(stored.dtype)
-
-    return te.compute(values.shape, whole, "whole_numbers")

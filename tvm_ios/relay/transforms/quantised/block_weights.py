@@ -12,12 +12,8 @@ import numpy as np
 
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.core.stored_type import LIMITS
-from tvm_ios.relay.transforms.quantised.whole_weights import (
-    MOST,
-    NEAR,
-    WHOLE,
-    steps_of_weights,
-)
+from tvm_ios.plan.whole_steps import MOST, NEAR, steps_of_weights
+from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
 
 __all__ = ["LEAST_BLOCK", "BlockWeights", "block_weights_of", "in_blocks", "may_be_steps"]
 

@@ -1,0 +1,62 @@
+"""Arithmetic between numbers of float32 and what they are in memory, as TE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx, topi
+
+from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.stored_type import StoredType
+
+__all__ = ["number", "rounded", "written"]
+
+LAST = np.float32(1.5 * 2**23)
+"""Number of float32 whose sums with small ones have no digits behind the point."""
+
+
+def number(values: te.Tensor, stored: StoredType) -> te.Tensor:
+    """Numbers of float32 that are in memory in another type."""
+    if not stored.is_whole:
+        return topi.cast(values, FLOAT32)
+    scale = tirx.const(np.float32(stored.scale), FLOAT32)
+
+    def element(*place: Any) -> Any:
+        wide = values(*place).astype("int32") - tirx.const(stored.zero_point, "int32")
+        return wide.astype(FLOAT32) * scale
+
+    return te.compute(values.shape, element, "numbers")
+
+
+def written(values: te.Tensor, stored: StoredType) -> te.Tensor:
+    """Values in memory for numbers of float32: the nearest, the even one of two."""
+    if not stored.is_whole:
+        return topi.cast(values, stored.dtype)
+
+    def element(*place: Any) -> Any:
+        whole = _steps(values(*place), stored) + tirx.const(stored.zero_point, "int32")
+        return whole.astype(stored.dtype)
+
+    return te.compute(values.shape, element, "whole_numbers")
+
+
+def rounded(values: te.Tensor, stored: StoredType) -> te.Tensor:
+    """Numbers of float32 nearest to those given that whole numbers stand for."""
+    scale = tirx.const(np.float32(stored.scale), FLOAT32)
+    return te.compute(
+        values.shape,
+        lambda *place: _steps(values(*place), stored).astype(FLOAT32) * scale,
+        "rounded",
+    )
+
+
+def _steps(value: Any, stored: StoredType) -> Any:
+    """Steps from 0 to the nearest of the numbers that whole numbers stand for, as int32."""
+    least, most = (tirx.const(each, FLOAT32) for each in stored.steps)
+    inverse = tirx.const(np.float32(1) / np.float32(stored.scale), FLOAT32)
+    bounded = tirx.min(tirx.max(value * inverse, least), most)
+    # The bits of its sum count on from those of the constant; TVM would simplify a difference of
+    # floats.
+    bits = tirx.reinterpret("int32", bounded + tirx.const(LAST, FLOAT32))
+    return bits - tirx.const(int(LAST.view("int32")), "int32")
