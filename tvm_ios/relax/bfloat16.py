@@ -11,9 +11,8 @@ from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, LowPrecision
 from tvm_ios.core.low_values import LowOperator, LowValues
 from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.plan.data_type import bfloat16_bits
-from tvm_ios.relax.extract import Extraction
+from tvm_ios.relax.extract import Extraction, functions_of
 from tvm_ios.relax.ir import Constant, is_call_tir
-from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stored_types import StoredCall, with_stored_types
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 

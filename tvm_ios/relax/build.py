@@ -18,10 +18,9 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
-from tvm_ios.relax.extract import Extraction, extract, kernel_of
+from tvm_ios.relax.extract import Extraction, extract, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant, is_call_tir, name_of
 from tvm_ios.relax.kernel_text import kernel_text
-from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target

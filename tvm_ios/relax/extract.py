@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.graph import (
     Convolution,
     Coverage,
@@ -33,6 +33,7 @@ from tvm_ios.relax.ir import (
     Constant,
     call_name,
     is_call_tir,
+    kind_of,
     main_of,
     operator_calls,
     static_tensors,
@@ -42,10 +43,8 @@ from tvm_ios.relax.notes import noted_function
 from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, Tree, leaves, read_main
 from tvm_ios.relax.views import concatenation, is_reshape, view_of
 
-__all__ = ["Extraction", "extract", "inputs_of", "is_prepared", "kernel_of", "kind_of"]
+__all__ = ["Extraction", "extract", "functions_of", "inputs_of", "is_prepared", "kernel_of"]
 
-NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
-"""Number that TVM adds to a name that it has given before."""
 WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
 """Attributes of kernels whose loops no longer show what they compute."""
 BY_CALL = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
@@ -164,6 +163,21 @@ def kernel_of(module: tvm.IRModule, call: ReadCall) -> tvm.tirx.PrimFunc | None:
         return None
     function = module[call.call.args[0]]
     return function if isinstance(function, tvm.tirx.PrimFunc) else None
+
+
+def functions_of(extraction: Extraction) -> list[FusedFunction | None]:
+    """Function of each operator, in graph order; None of what no library could compute."""
+    return [_function_of(extraction, call) for call in extraction.line.calls]
+
+
+def _function_of(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
+    kernel = kernel_of(extraction.module, call)
+    noted = None if kernel is None else noted_function(kernel)
+    if noted is None:
+        return None
+    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
+    constants = [n for n, argument in enumerate(arguments) if isinstance(argument, Constant)]
+    return replace(noted, constants=frozenset(constants))
 
 
 def inputs_of(line: StraightLine, call: ReadCall) -> list[GraphTensor]:
@@ -300,12 +314,6 @@ def _flops(function: tvm.tirx.PrimFunc) -> int:
         return int(tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": function})))
     except (RuntimeError, ValueError, TypeError):
         return 0
-
-
-def kind_of(name: str) -> str:
-    """Kind of a kernel, from the name that TVM gives it, such as ``fused_conv2d1_add_relu``."""
-    words = name.removeprefix("fused_").split("_")
-    return "_".join(NUMBERED.sub("", word) for word in words if not word.isdecimal()) or name
 
 
 def _opaque(call: ReadCall) -> str:

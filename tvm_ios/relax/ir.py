@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "Constant",
     "call_name",
     "is_call_tir",
+    "kind_of",
     "main_of",
     "name_of",
     "operator_calls",
@@ -25,6 +27,8 @@ __all__ = [
 
 Constant = tvm.ir.GenericConst
 """Class of constant tensors."""
+NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
+"""Number that TVM adds to a name that it has given before."""
 
 
 def main_of(module: tvm.IRModule) -> relax.Function | None:
@@ -50,6 +54,12 @@ def operator_calls(function: relax.Function) -> list[relax.Call]:
 
     relax.analysis.post_order_visit(function, visit)
     return found
+
+
+def kind_of(name: str) -> str:
+    """Kind of a kernel, from the name that TVM gives it, such as ``fused_conv2d1_add_relu``."""
+    words = name.removeprefix("fused_").split("_")
+    return "_".join(NUMBERED.sub("", word) for word in words if not word.isdecimal()) or name
 
 
 def is_call_tir(call: relax.Call) -> bool:

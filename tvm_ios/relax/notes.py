@@ -22,18 +22,15 @@ from tvm_ios.core.fused_function import AttributeValue, FusedFunction, Primitive
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.convolutions import LOWERED
-from tvm_ios.relax.extract import Extraction, kernel_of, kind_of
-from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
+from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.quantised import stored_type_of
 from tvm_ios.relax.stored_arithmetic import rounded, written
-from tvm_ios.relax.straight_line import ReadCall
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [
     "COMPUTES",
     "FAKE_QUANTIZE",
     "MOVING",
-    "functions_of",
     "fuse_noted",
     "legalize_noted",
     "noted_function",
@@ -115,21 +112,6 @@ def noted_function(function: tvm.tirx.PrimFunc) -> FusedFunction | None:
             f"the attribute {COMPUTES} of a kernel is no note: {error}; prepare the module again "
             "from operators of Relax"
         ) from error
-
-
-def functions_of(extraction: Extraction) -> list[FusedFunction | None]:
-    """Function of each operator, in graph order; None of what no library could compute."""
-    return [_function_of(extraction, call) for call in extraction.line.calls]
-
-
-def _function_of(extraction: Extraction, call: ReadCall) -> FusedFunction | None:
-    kernel = kernel_of(extraction.module, call)
-    noted = None if kernel is None else noted_function(kernel)
-    if noted is None:
-        return None
-    arguments = [call.reads.get(each, each) for each in call.call.args[1].fields]
-    constants = [n for n, argument in enumerate(arguments) if isinstance(argument, Constant)]
-    return replace(noted, constants=frozenset(constants))
 
 
 @tvm.transform.module_pass(opt_level=0, name="LegalizeNoted")  # type: ignore[untyped-decorator]

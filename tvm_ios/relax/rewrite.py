@@ -25,10 +25,10 @@ from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.ir import replace_variables
 from tvm_ios.relax.merge import emit_merged
 from tvm_ios.relax.stage_ir import is_partitioned
-from tvm_ios.relax.straight_line import Made, Tree, leaves
+from tvm_ios.relax.straight_line import Made, expression_of, leaves
 from tvm_ios.relax.target import resolve_target
 
-__all__ = ["expression_of", "rewrite", "rewrite_extraction"]
+__all__ = ["rewrite", "rewrite_extraction"]
 
 
 def rewrite(module: tvm.IRModule, schedule: InterOpSchedule, target: Any = None) -> tvm.IRModule:
@@ -210,13 +210,6 @@ class _StageBody:
             name = self.extraction.graph.operators[value.call].name
             name = name if line.calls[value.call].alone else f"{name}_{value.output}"
         self.parameters[value] = relax.Var(name, relax.TensorType(tensor.shape, tensor.dtype))
-
-
-def expression_of(tree: Tree, value_of: Callable[[Made], Any]) -> Any:
-    """Expression of a value, from those of its tensors."""
-    if isinstance(tree, tuple):
-        return relax.Tuple([expression_of(piece, value_of) for piece in tree])
-    return value_of(tree) if isinstance(tree, Made) else tree
 
 
 def _readers(extraction: Extraction) -> dict[Made, set[int]]:

@@ -21,9 +21,8 @@ from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
 from tvm_ios.relax.notes import FAKE_QUANTIZE, noted_function, with_notes
-from tvm_ios.relax.rewrite import expression_of
 from tvm_ios.relax.stored_arithmetic import number, written
-from tvm_ios.relax.straight_line import Made
+from tvm_ios.relax.straight_line import Made, expression_of
 
 __all__ = ["StoredCall", "with_stored_types"]
 

@@ -7,7 +7,7 @@ obstacles instead: such a module is left as it is, and TVM's virtual machine run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.ir import call_name, name_of, static_tensors, variables_in
 
-__all__ = ["Made", "ReadCall", "StraightLine", "Tree", "leaves", "read_main"]
+__all__ = ["Made", "ReadCall", "StraightLine", "Tree", "expression_of", "leaves", "read_main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,13 @@ def read_main(module: tvm.IRModule, main: relax.Function) -> StraightLine:
     if not line.obstacles:
         line.result = reader.read(main, known, "")
     return line
+
+
+def expression_of(tree: Tree, value_of: Callable[[Made], Any]) -> Any:
+    """Expression of a value, from those of its tensors."""
+    if isinstance(tree, tuple):
+        return relax.Tuple([expression_of(piece, value_of) for piece in tree])
+    return value_of(tree) if isinstance(tree, Made) else tree
 
 
 def leaves(tree: Tree) -> Iterator[Any]:

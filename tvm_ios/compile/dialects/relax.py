@@ -16,8 +16,8 @@ from tvm_ios.relax.bfloat16 import low_values
 from tvm_ios.relax.build import StagedBuild, digests
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
+from tvm_ios.relax.extract import functions_of as describe
 from tvm_ios.relax.merge import merge_stage_module
-from tvm_ios.relax.notes import functions_of as describe
 from tvm_ios.relax.prepare import PreparedModule, with_low_precision
 from tvm_ios.relax.prepare import prepare as partitioned
 from tvm_ios.relax.prepare import prepare as prepare_module

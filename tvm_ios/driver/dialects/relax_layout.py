@@ -20,8 +20,8 @@ from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax.build import digests
+from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
-from tvm_ios.relax.notes import functions_of
 from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.relax.tuned_loops import database_in_force
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
