@@ -126,10 +126,7 @@ def test_libraries_compute_merged_convolutions_while_they_are_priced():
     with stage_runner(built, lanes=1) as runner:
         stage = next(each for each in merged(built).stages if each.is_merge)
         assert runner.makers_of(stage.operators) == ["tvm", "onednn"]
-        launched = {
-            maker: runner.prepare(runner.graphs[maker], stage).operators
-            for maker in ("tvm", "onednn")
-        }
-    (own, *slices), (called, *same) = launched["tvm"], launched["onednn"]
-    assert own != called
-    assert slices == same
+        for maker in ("tvm", "onednn"):
+            prepared = runner.prepare(runner.graphs[maker], stage)
+            assert sum("conv2d" in name for name in prepared.operators) == 1
+            assert prepared.time_ns(100) > 0
