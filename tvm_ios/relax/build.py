@@ -26,7 +26,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build", "describe", "digests"]
+__all__ = ["StagedBuild", "build", "describe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +133,6 @@ def build(
 def describe(extraction: Extraction) -> Sequence[FusedFunction | None]:
     """Function of each operator; None of what no operator library could compute."""
     return [_described(extraction, call) for call in extraction.line.calls]
-
-
-def digests(extraction: Extraction) -> Sequence[str]:
-    """Digest of each operator's function."""
-    return [operator.workload for operator in extraction.graph.operators]
 
 
 def _described(extraction: Extraction, call: ReadCall) -> FusedFunction | None:

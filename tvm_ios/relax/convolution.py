@@ -65,13 +65,20 @@ class ConvolutionPattern:
 
     @property
     def channel_axis(self) -> int:
-        """Axis of the output with channels."""
-        return str(self.convolution.attribute("data_layout")).index("C")
+        """Axis of the output with channels, or blocks of them."""
+        return _letters(self.convolution, "data_layout").index("C")
+
+    @property
+    def block(self) -> int:
+        """Channels of a block, as in ``NCHW16c``; 1 where they are in none."""
+        letters = _letters(self.convolution, "data_layout")
+        shape = self.convolution.result.shape
+        return shape[letters.index("c")] if "c" in letters else 1
 
     @property
     def kernel_axes(self) -> tuple[int, int, int]:
         """Axes of the weight with output channels, rows and columns."""
-        letters = str(self.convolution.attribute("kernel_layout"))
+        letters = _letters(self.convolution, "kernel_layout")
         return letters.index("O"), letters.index("H"), letters.index("W")
 
 
@@ -99,7 +106,8 @@ def match_convolution(
     data, weight = (*convolution.operands, -1)[:2]
     if not _is_plain(convolution) or not 0 <= max(data, weight) < numbers:
         return None
-    axis = str(convolution.attribute("data_layout")).index("C")
+    letters = _letters(convolution, "data_layout")
+    axes = [axis for axis, letter in enumerate(letters) if letter in "Cc"]
     channelwise: list[int] = []
     epilogue: list[str] = []
     for made, step in steps[1:]:
@@ -110,7 +118,7 @@ def match_convolution(
             elif operand in known:
                 words.append(f"{known[operand].attribute('value')!r}:{known[operand].result.dtype}")
             elif operand < numbers and _is_channelwise(
-                function.parameters[operand].shape, convolution.result.shape, axis
+                function.parameters[operand].shape, convolution.result.shape, axes
             ):
                 # Members of a merge have theirs joined, which needs as many axes of each.
                 given = function.parameters[operand]
@@ -146,16 +154,16 @@ def describe_convolution(pattern: ConvolutionPattern, operand: str) -> Convoluti
     layouts = [str(convolution.attribute(name)) for name in _LAYOUTS]
     data, weight = (pattern.function.parameters[each] for each in (pattern.data, pattern.weight))
     types = [data.dtype, weight.dtype, convolution.result.dtype]
-    extents = dict(zip(layouts[0], data.shape, strict=True))
-    window = dict(zip(layouts[1], weight.shape, strict=True))
+    extents = dict(zip(_letters(convolution, "data_layout"), data.shape, strict=True))
+    window = dict(zip(_letters(convolution, "kernel_layout"), weight.shape, strict=True))
     first, second = convolution.wholes("strides")
     down, across = convolution.wholes("dilation")
     top, left, bottom, right = convolution.wholes("padding")
     return Convolution(
         operand=operand,
         plain_operand=True,
-        input_shape=(extents["C"], extents["H"], extents["W"]),
-        out_channels=window["O"],
+        input_shape=(extents["C"] * extents.get("c", 1), extents["H"], extents["W"]),
+        out_channels=window["O"] * window.get("o", 1),
         kernel=(window["H"], window["W"]),
         strides=(first, second),
         padding=(top, left, bottom, right),
@@ -170,13 +178,22 @@ _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 
 
 def _is_plain(convolution: PrimitiveCall) -> bool:
-    layouts = tuple(str(convolution.attribute(name)) for name in _LAYOUTS)
-    return convolution.operator == "nn.conv2d" and layouts in LAYOUTS
+    if convolution.operator != "nn.conv2d":
+        return False
+    data, kernel, out = (str(convolution.attribute(name)) for name in _LAYOUTS)
+    blocked = "".join(_letters(convolution, "data_layout")) == "NCHWc"
+    in_blocks = blocked and "".join(_letters(convolution, "kernel_layout")) == "OIHWio"
+    return (data, kernel, out) in LAYOUTS or (in_blocks and data == out)
 
 
-def _is_channelwise(own: tuple[int, ...], shape: tuple[int, ...], axis: int) -> bool:
+def _letters(convolution: PrimitiveCall, name: str) -> list[str]:
+    """Axes of a layout such as ``NCHW16c``, without sizes of blocks."""
+    return [letter for letter in str(convolution.attribute(name)) if letter.isalpha()]
+
+
+def _is_channelwise(own: tuple[int, ...], shape: tuple[int, ...], axes: list[int]) -> bool:
     """True if an argument has one value for each channel of a result of this shape."""
-    wanted = tuple(extent if each == axis else 1 for each, extent in enumerate(shape))
+    wanted = tuple(extent if each in axes else 1 for each, extent in enumerate(shape))
     # A shape without the leading ones broadcasts just the same.
     leading = len(shape) - len(own)
-    return 0 <= leading <= axis and own == wanted[leading:]
+    return 0 <= leading <= axes[0] and own == wanted[leading:]

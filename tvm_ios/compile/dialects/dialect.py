@@ -106,8 +106,8 @@ class Dialect(Protocol):
     def describe(self, extraction: Any) -> Sequence[FusedFunction | None]:
         """Function of each operator; None of what no operator library could compute."""
 
-    def digests(self, extraction: Any) -> Sequence[str]:
-        """Digest of each operator's function, by which its kernel may be left out."""
+    def absentees(self, extraction: Any) -> Sequence[str]:
+        """Name of each operator's kernel or function, by which ``build`` may leave it out."""
 
     def merged_stage(self, prepared: Any, extraction: Any, members: Sequence[int]) -> Prepared:
         """Module that computes exactly one merge stage of a model, to be built and priced.

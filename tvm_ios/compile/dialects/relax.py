@@ -12,7 +12,7 @@ from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.build import StagedBuild, describe, digests
+from tvm_ios.relax.build import StagedBuild, describe
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.merge import merge_stage_module
@@ -25,10 +25,10 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
+    "absentees",
     "build",
     "compilers",
     "describe",
-    "digests",
     "extract",
     "is_partitioned",
     "merged_stage",
@@ -102,6 +102,11 @@ def rewrite_extraction(
 ) -> tvm.IRModule:
     """Copy of a prepared module for a target, partitioned by a schedule for its graph."""
     return partition(extraction, schedule, resolve_target(target))
+
+
+def absentees(extraction: Extraction) -> Sequence[str]:
+    """Name of each operator's kernel, by which ``build`` may leave it out."""
+    return [call.call.args[0].name_hint for call in extraction.line.calls]
 
 
 def merged_stage(
