@@ -6,6 +6,7 @@ another along the output channels, and every per-channel argument (bias, scale) 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -89,54 +90,28 @@ def match_convolution(
 
     ``fixed`` are the arguments of the kernel that are constants, None for tensors.
     """
-    if function is None:
-        return None
+    if function is None or any(function.stored) or function.rounded_to is not None:
+        return None  # merged weights would have to be stored in these types as well
     numbers = len(function.parameters)
-    known = {
-        numbers + position: call
-        for position, call in enumerate(function.calls)
-        if call.operator == "constant"
-    }
-    steps = [
-        (numbers + position, call)
-        for position, call in enumerate(function.calls)
-        if call.operator != "constant"
-    ]
-    result, convolution = steps[0]
-    data, weight = (*convolution.operands, -1)[:2]
-    if not _is_plain(convolution) or not 0 <= max(data, weight) < numbers:
+    results = range(numbers, numbers + len(function.calls))
+    made = dict(zip(results, function.calls, strict=True))
+    spine = [result for result in results if made[result].operator != "constant"]
+    if not spine or not _is_plain(made[spine[0]]):
         return None
-    letters = _letters(convolution, "data_layout")
-    axes = [axis for axis, letter in enumerate(letters) if letter in "Cc"]
+    convolution = made[spine[0]]
+    data, weight = convolution.operands
     channelwise: list[int] = []
     epilogue: list[str] = []
-    for made, step in steps[1:]:
-        words: list[str] = []
-        for operand in step.operands:
-            if operand == result:
-                words.append("%")
-            elif operand in known:
-                words.append(f"{known[operand].attribute('value')!r}:{known[operand].result.dtype}")
-            elif operand < numbers and _is_channelwise(
-                function.parameters[operand].shape, convolution.result.shape, axes
-            ):
-                # Members of a merge have theirs joined, which needs as many axes of each.
-                given = function.parameters[operand]
-                words.append(f"channels[{len(given.shape)}]:{given.dtype}")
-                channelwise.append(operand)
-            else:
-                return None
-        if step.operator not in OPERATORS or step.result.shape != convolution.result.shape:
+    for before, result in itertools.pairwise(spine):
+        described = _describe_step(function, made, before, result, convolution)
+        if described is None:
             return None
-        if words.count("%") != 1:
-            return None
-        epilogue.append(f"{step.operator}({', '.join(words)}, {step.attributes})")
-        epilogue[-1] += f" -> {step.result.dtype}"
-        result = made
+        epilogue.append(described[0])
+        channelwise += described[1]
     used = [data, weight, *channelwise]
-    if sorted(used) != list(range(numbers)) or any(fixed[index] is None for index in used[1:]):
+    if sorted(used) != list(range(numbers)):
         return None
-    if fixed[data] is not None:
+    if fixed[data] is not None or any(fixed[index] is None for index in used[1:]):
         return None
     return ConvolutionPattern(
         function=function,
@@ -146,6 +121,42 @@ def match_convolution(
         channelwise=tuple(channelwise),
         epilogue="; ".join(epilogue),
     )
+
+
+def _describe_step(
+    function: FusedFunction,
+    made: Mapping[int, PrimitiveCall],
+    before: int,
+    result: int,
+    convolution: PrimitiveCall,
+) -> tuple[str, list[int]] | None:
+    """Text of a pointwise step that reads the step before it, and its per-channel parameters."""
+    step, shape = made[result], convolution.result.shape
+    if step.operator not in OPERATORS or step.result.shape != shape:
+        return None
+    letters = _letters(convolution, "data_layout")
+    axes = [axis for axis, letter in enumerate(letters) if letter in "Cc"]
+    words: list[str] = []
+    extra: list[int] = []
+    for operand in step.operands:
+        if operand == before:
+            words.append("%")
+        elif operand in made and made[operand].operator == "constant":
+            number = made[operand]
+            words.append(f"{number.attribute('value')!r}:{number.result.dtype}")
+        elif operand not in made and _is_channelwise(
+            function.parameters[operand].shape, shape, axes
+        ):
+            # Members of a merge have theirs joined, which needs as many axes of each.
+            given = function.parameters[operand]
+            words.append(f"channels[{len(given.shape)}]:{given.dtype}")
+            extra.append(operand)
+        else:
+            return None
+    if words.count("%") != 1:
+        return None
+    text = f"{step.operator}({', '.join(words)}, {step.attributes}) -> {step.result.dtype}"
+    return text, extra
 
 
 def describe_convolution(pattern: ConvolutionPattern, operand: str) -> Convolution:
