@@ -222,7 +222,7 @@ class StageKernels:
             calls = self._complete_calls(dialect.describe(prepared.extraction))
             makers = self.makers_of(members)
             by_libraries = TVM not in makers and all(0 in calls[maker] for maker in makers)
-            absent = dialect.digests(prepared.extraction)[:1] if by_libraries else ()
+            absent = dialect.absentees(prepared.extraction)[:1] if by_libraries else ()
             known = self.built.kernels.staged
             merged = ModelKernels(dialect.build(prepared, like=known, absent=absent))
             convolution, *slices = merged.staged.placements

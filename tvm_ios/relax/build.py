@@ -19,7 +19,7 @@ from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
 from tvm_ios.relax.extract import Extraction, extract, functions_of, kernel_of
-from tvm_ios.relax.ir import Constant, is_call_tir, name_of
+from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.kernel_text import kernel_text
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
@@ -27,7 +27,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
 from tvm_ios.search.baselines import sequential_schedule
 
-__all__ = ["StagedBuild", "build", "digests", "joined_library", "joined_name"]
+__all__ = ["StagedBuild", "build", "joined_library", "joined_name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +134,6 @@ def build(
         schedule=schedule,
         target=chosen,
     )
-
-
-def digests(extraction: Extraction) -> Sequence[str]:
-    """Name of each operator's kernel, by which it may be left out; empty where there is none."""
-    calls = [each.call for each in extraction.line.calls]
-    return [name_of(each.args[0]) if is_call_tir(each) else "" for each in calls]
 
 
 def joined_library(builds: Sequence[StagedBuild]) -> tvm.runtime.Module:

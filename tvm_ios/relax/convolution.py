@@ -6,6 +6,7 @@ another along the output channels, and every per-channel argument (bias, scale) 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -65,13 +66,20 @@ class ConvolutionPattern:
 
     @property
     def channel_axis(self) -> int:
-        """Axis of the output with channels."""
-        return str(self.convolution.attribute("data_layout")).index("C")
+        """Axis of the output with channels, or blocks of them."""
+        return _letters(self.convolution, "data_layout").index("C")
+
+    @property
+    def block(self) -> int:
+        """Channels of a block, as in ``NCHW16c``; 1 where they are in none."""
+        letters = _letters(self.convolution, "data_layout")
+        shape = self.convolution.result.shape
+        return shape[letters.index("c")] if "c" in letters else 1
 
     @property
     def kernel_axes(self) -> tuple[int, int, int]:
         """Axes of the weight with output channels, rows and columns."""
-        letters = str(self.convolution.attribute("kernel_layout"))
+        letters = _letters(self.convolution, "kernel_layout")
         return letters.index("O"), letters.index("H"), letters.index("W")
 
 
@@ -82,53 +90,28 @@ def match_convolution(
 
     ``fixed`` are the arguments of the kernel that are constants, None for tensors.
     """
-    if function is None:
-        return None
+    if function is None or any(function.stored) or function.rounded_to is not None:
+        return None  # merged weights would have to be stored in these types as well
     numbers = len(function.parameters)
-    known = {
-        numbers + position: call
-        for position, call in enumerate(function.calls)
-        if call.operator == "constant"
-    }
-    steps = [
-        (numbers + position, call)
-        for position, call in enumerate(function.calls)
-        if call.operator != "constant"
-    ]
-    result, convolution = steps[0]
-    data, weight = (*convolution.operands, -1)[:2]
-    if not _is_plain(convolution) or not 0 <= max(data, weight) < numbers:
+    results = range(numbers, numbers + len(function.calls))
+    made = dict(zip(results, function.calls, strict=True))
+    spine = [result for result in results if made[result].operator != "constant"]
+    if not spine or not _is_plain(made[spine[0]]):
         return None
-    axis = str(convolution.attribute("data_layout")).index("C")
+    convolution = made[spine[0]]
+    data, weight = convolution.operands
     channelwise: list[int] = []
     epilogue: list[str] = []
-    for made, step in steps[1:]:
-        words: list[str] = []
-        for operand in step.operands:
-            if operand == result:
-                words.append("%")
-            elif operand in known:
-                words.append(f"{known[operand].attribute('value')!r}:{known[operand].result.dtype}")
-            elif operand < numbers and _is_channelwise(
-                function.parameters[operand].shape, convolution.result.shape, axis
-            ):
-                # Members of a merge have theirs joined, which needs as many axes of each.
-                given = function.parameters[operand]
-                words.append(f"channels[{len(given.shape)}]:{given.dtype}")
-                channelwise.append(operand)
-            else:
-                return None
-        if step.operator not in OPERATORS or step.result.shape != convolution.result.shape:
+    for before, result in itertools.pairwise(spine):
+        described = _describe_step(function, made, before, result, convolution)
+        if described is None:
             return None
-        if words.count("%") != 1:
-            return None
-        epilogue.append(f"{step.operator}({', '.join(words)}, {step.attributes})")
-        epilogue[-1] += f" -> {step.result.dtype}"
-        result = made
+        epilogue.append(described[0])
+        channelwise += described[1]
     used = [data, weight, *channelwise]
-    if sorted(used) != list(range(numbers)) or any(fixed[index] is None for index in used[1:]):
+    if sorted(used) != list(range(numbers)):
         return None
-    if fixed[data] is not None:
+    if fixed[data] is not None or any(fixed[index] is None for index in used[1:]):
         return None
     return ConvolutionPattern(
         function=function,
@@ -140,22 +123,58 @@ def match_convolution(
     )
 
 
+def _describe_step(
+    function: FusedFunction,
+    made: Mapping[int, PrimitiveCall],
+    before: int,
+    result: int,
+    convolution: PrimitiveCall,
+) -> tuple[str, list[int]] | None:
+    """Text of a pointwise step that reads the step before it, and its per-channel parameters."""
+    step, shape = made[result], convolution.result.shape
+    if step.operator not in OPERATORS or step.result.shape != shape:
+        return None
+    letters = _letters(convolution, "data_layout")
+    axes = [axis for axis, letter in enumerate(letters) if letter in "Cc"]
+    words: list[str] = []
+    extra: list[int] = []
+    for operand in step.operands:
+        if operand == before:
+            words.append("%")
+        elif operand in made and made[operand].operator == "constant":
+            number = made[operand]
+            words.append(f"{number.attribute('value')!r}:{number.result.dtype}")
+        elif operand not in made and _is_channelwise(
+            function.parameters[operand].shape, shape, axes
+        ):
+            # Members of a merge have theirs joined, which needs as many axes of each.
+            given = function.parameters[operand]
+            words.append(f"channels[{len(given.shape)}]:{given.dtype}")
+            extra.append(operand)
+        else:
+            return None
+    if words.count("%") != 1:
+        return None
+    text = f"{step.operator}({', '.join(words)}, {step.attributes}) -> {step.result.dtype}"
+    return text, extra
+
+
 def describe_convolution(pattern: ConvolutionPattern, operand: str) -> Convolution:
     """Convolution for the merge rule; ``operand`` names the tensor that it reads."""
     convolution = pattern.convolution
     layouts = [str(convolution.attribute(name)) for name in _LAYOUTS]
     data, weight = (pattern.function.parameters[each] for each in (pattern.data, pattern.weight))
     types = [data.dtype, weight.dtype, convolution.result.dtype]
-    extents = dict(zip(layouts[0], data.shape, strict=True))
-    window = dict(zip(layouts[1], weight.shape, strict=True))
+    extents = dict(zip(_letters(convolution, "data_layout"), data.shape, strict=True))
+    window = dict(zip(_letters(convolution, "kernel_layout"), weight.shape, strict=True))
     first, second = convolution.wholes("strides")
     down, across = convolution.wholes("dilation")
     top, left, bottom, right = convolution.wholes("padding")
     return Convolution(
         operand=operand,
         plain_operand=True,
-        input_shape=(extents["C"], extents["H"], extents["W"]),
-        out_channels=window["O"],
+        input_shape=(extents["C"] * extents.get("c", 1), extents["H"], extents["W"]),
+        out_channels=window["O"] * window.get("o", 1),
         kernel=(window["H"], window["W"]),
         strides=(first, second),
         padding=(top, left, bottom, right),
@@ -170,13 +189,22 @@ _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 
 
 def _is_plain(convolution: PrimitiveCall) -> bool:
-    layouts = tuple(str(convolution.attribute(name)) for name in _LAYOUTS)
-    return convolution.operator == "nn.conv2d" and layouts in LAYOUTS
+    if convolution.operator != "nn.conv2d":
+        return False
+    data, kernel, out = (str(convolution.attribute(name)) for name in _LAYOUTS)
+    blocked = "".join(_letters(convolution, "data_layout")) == "NCHWc"
+    in_blocks = blocked and "".join(_letters(convolution, "kernel_layout")) == "OIHWio"
+    return (data, kernel, out) in LAYOUTS or (in_blocks and data == out)
 
 
-def _is_channelwise(own: tuple[int, ...], shape: tuple[int, ...], axis: int) -> bool:
+def _letters(convolution: PrimitiveCall, name: str) -> list[str]:
+    """Axes of a layout such as ``NCHW16c``, without sizes of blocks."""
+    return [letter for letter in str(convolution.attribute(name)) if letter.isalpha()]
+
+
+def _is_channelwise(own: tuple[int, ...], shape: tuple[int, ...], axes: list[int]) -> bool:
     """True if an argument has one value for each channel of a result of this shape."""
-    wanted = tuple(extent if each == axis else 1 for each, extent in enumerate(shape))
+    wanted = tuple(extent if each in axes else 1 for each, extent in enumerate(shape))
     # A shape without the leading ones broadcasts just the same.
     leading = len(shape) - len(own)
-    return 0 <= leading <= axis and own == wanted[leading:]
+    return 0 <= leading <= axes[0] and own == wanted[leading:]

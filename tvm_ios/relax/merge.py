@@ -56,7 +56,10 @@ def emit_merged(
     axis = patterns[0].channel_axis
     for index, place in zip(outputs.members, geometry.members, strict=True):
         if index in outputs.sliced:
-            begin, end = place.out_channel_begin, place.out_channel_end
+            begin, end = (
+                channel // patterns[0].block
+                for channel in (place.out_channel_begin, place.out_channel_end)
+            )
             piece = _slice(whole.ty, axis, begin, end, target)
             made.append(builder.emit(_call(builder, piece, [whole])))
     return made

@@ -10,13 +10,13 @@ from tests.relax.networks import TARGET, answers, inception_block
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.conversion import Conversion
-from tvm_ios.core.schedule import LibraryOperators
+from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.driver.build_options import BuildOptions
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.search.baselines import greedy_schedule, make_schedule
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,24 @@ def test_a_named_library_computes_all_that_it_can(block):
     options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     model = tvm_ios.compile_schedule(block[0], target=TARGET, options=options)
     assert sum(launch.call is not None for launch in model.plan.launches) >= 7
+
+
+def test_exact_schedules_merge_nothing(block):
+    mod, value, graph, answer = block
+    branches = [n for n, each in enumerate(graph.operators) if each.convolution is not None]
+    operand = graph.operators[branches[0]].convolution.operand
+    members = [n for n in branches if graph.operators[n].convolution.operand == operand]
+    others = [Stage(((n,),)) for n in range(len(graph)) if n not in members]
+    merge = Stage(tuple((n,) for n in members), Strategy.MERGE)
+    schedule = make_schedule(graph, (merge, *others), "test")
+    exact = TuneOptions(build=BuildOptions(exact=True))
+    model = tvm_ios.compile_schedule(mod, target=TARGET, schedule=schedule, lanes=2)
+    with model.executor() as executor:
+        executor.run(x=value)
+        np.testing.assert_allclose(executor.get_output(0).numpy(), answer, rtol=1e-4, atol=1e-5)
+    for given in ({"mod": mod, "schedule": schedule}, {"mod": model.module}):
+        with pytest.raises(OptionError, match="merges convolutions, which gives sums other bits"):
+            tvm_ios.compile_schedule(**given, target=TARGET, options=exact)
 
 
 def test_a_conversion_is_refused(block):

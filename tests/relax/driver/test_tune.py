@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import tvm_ios
 from tests.relax.networks import TARGET, Network, answers, inception_block
@@ -192,3 +193,17 @@ def test_what_needs_relay_is_refused_in_one_line(given, message):
 def test_a_module_without_main_is_refused():
     with pytest.raises(ModelError, match="expected a tvm.IRModule with a function 'main'"):
         tvm_ios.tune(tvm.IRModule())
+
+
+def test_exact_searches_no_merges(tmp_path):
+    """Four convolutions of one small image, which every machine would rather merge."""
+    network = Network(1, 4, 6, 6)
+    mod = network.build(
+        lambda net: net.emit(relax.op.concat([net.conv(net.x, 4, 1) for _ in range(4)], axis=1))
+    )
+    options = replace(OPTIONS, build=BuildOptions(exact=True))
+    call = TuneCall(
+        mod=mod, target=TARGET, lanes=1, database=tmp_path / "prices.sqlite", options=options
+    )
+    schedules = [racer.schedule for racer in tune_race(call).racers.values()]
+    assert not any(stage.is_merge for each in schedules for stage in each.stages)

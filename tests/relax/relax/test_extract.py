@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
-from tests.relax.networks import TARGET, inception_block, squeezenet
+from tests.relax.networks import TARGET, Network, inception_block, squeezenet
 from tests.relax.relax.modules import Branches, Controlled, Dynamic, Opaque, Unprepared
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.graph import Obstacle
 from tvm_ios.errors import ModelError
-from tvm_ios.plan.placement import ConcatView
+from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relax.extract import extract, is_prepared
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.relax.rewrite import rewrite
-from tvm_ios.search.baselines import greedy_schedule
+from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 
 
 def test_operators_are_kernel_calls_in_order():
@@ -95,3 +98,24 @@ def test_prepared_modules_call_kernels_only():
 def test_a_module_needs_a_main():
     with pytest.raises(ModelError, match="no function 'main' in Relax"):
         extract(tvm.IRModule())
+
+
+@pytest.mark.parametrize(
+    ("axis", "begin", "end", "view"),
+    [(1, 0, 2, SliceView(0)), (1, 1, 4, SliceView(144)), (2, 0, 2, None), (2, 1, 5, None)],
+)
+def test_a_slice_is_a_view_of_one_piece_of_memory(axis, begin, end, view):
+    network = Network(1, 4, 6, 6)
+    mod = network.build(
+        lambda net: net.emit(relax.op.strided_slice(net.x, axes=[axis], begin=[begin], end=[end]))
+    )
+    prepared = prepare(mod, None, TARGET)
+    extraction = prepared.extraction
+    assert (extraction.views, extraction.reshapes) == ((view,), frozenset())
+    model = build_model(mod, None, TARGET)
+    schedule = sequential_schedule(model.graph)
+    with lower_schedule(model, schedule, lanes=1).executor() as executor:
+        executor.run(x=network.value())
+        found = executor.get_output(0).numpy()
+    index = [slice(None)] * axis + [slice(begin, end)]
+    np.testing.assert_array_equal(found, network.value()[tuple(index)])

@@ -113,8 +113,8 @@ class Dialect(Protocol):
     def with_low_precision(self, prepared: Any, low: LowPrecision) -> Any:
         """Prepared module of float32 whose values are bfloat16 where that is said."""
 
-    def digests(self, extraction: Any) -> Sequence[str]:
-        """Digest of each operator's function, by which its kernel may be left out."""
+    def absentees(self, extraction: Any) -> Sequence[str]:
+        """Name of each operator's kernel or function, by which ``build`` may leave it out."""
 
     def merged_stage(self, prepared: Any, extraction: Any, members: Sequence[int]) -> Prepared:
         """Module that computes exactly one merge stage of a model, to be built and priced.

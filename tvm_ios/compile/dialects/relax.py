@@ -13,10 +13,11 @@ from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.bfloat16 import low_values
-from tvm_ios.relax.build import StagedBuild, digests
+from tvm_ios.relax.build import StagedBuild
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.extract import functions_of as describe
+from tvm_ios.relax.ir import is_call_tir, name_of
 from tvm_ios.relax.merge import merge_stage_module
 from tvm_ios.relax.prepare import PreparedModule, with_low_precision
 from tvm_ios.relax.prepare import prepare as partitioned
@@ -28,10 +29,10 @@ from tvm_ios.relax.tuned_loops import digest_in_force as records_digest
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
+    "absentees",
     "build",
     "compilers",
     "describe",
-    "digests",
     "extract",
     "is_partitioned",
     "low_values",
@@ -108,6 +109,12 @@ def rewrite_extraction(
 ) -> tvm.IRModule:
     """Copy of a prepared module for a target, partitioned by a schedule for its graph."""
     return partition(extraction, schedule, resolve_target(target))
+
+
+def absentees(extraction: Extraction) -> Sequence[str]:
+    """Name of each operator's kernel, by which ``build`` may leave it out; empty without one."""
+    calls = [each.call for each in extraction.line.calls]
+    return [name_of(each.args[0]) if is_call_tir(each) else "" for each in calls]
 
 
 def merged_stage(

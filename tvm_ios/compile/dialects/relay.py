@@ -33,10 +33,10 @@ from tvm_ios.relay.transforms.channel_padding import pad_channels
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
+    "absentees",
     "build",
     "compilers",
     "describe",
-    "digests",
     "extract",
     "is_partitioned",
     "low_values",
@@ -131,8 +131,8 @@ def describe(extraction: Extraction) -> Sequence[FusedFunction | None]:
     return describe_calls(extraction.calls)
 
 
-def digests(extraction: Extraction) -> Sequence[str]:
-    """Digest of each operator's function, by which its kernel may be left out."""
+def absentees(extraction: Extraction) -> Sequence[str]:
+    """Digest of each operator's function, by which ``build`` may leave its kernel out."""
     return [digest_of_call(call) for call in extraction.calls]
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.errors import ModelError
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relax.build import digests
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, prepare
@@ -151,7 +151,7 @@ class ModelLayouts:
         if self.all_kernels or database_in_force() is not None:
             return frozenset()
         extraction = priced.prepared.extraction
-        kernels, operators = digests(extraction), extraction.graph.operators
+        kernels, operators = dialect_here().absentees(extraction), extraction.graph.operators
         return absent_kernels(kernels, priced.functions, operators, priced.times_ns, call)
 
 
