@@ -2,8 +2,8 @@
 
 Goes behind the loops. Results are within 4 ulp of the exact ones. The steps of a function are one
 expression in which what is read twice stands twice: TVM writes out variables that are bound to
-arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So functions
-of functions are bound to variables, and a function of what reads no memory stays.
+arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So a
+function of nothing but another function's result stays, lest code grows with its power.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ def _changed(store: tirx.BufferStore) -> tirx.Stmt:
         made = function(*call.args)
         if made is None:
             return call
-        variable = tirx.Var(f"value{len(bound)}", "float32")
-        bound.append(tirx.Bind(variable, made))
-        return variable
+        bound.append(tirx.Bind(tirx.Var(f"value{len(bound)}", "float32"), made))
+        return bound[-1].var
 
     value = tvm_ffi.structural_map(store.value, (tvm.ir.Call, arithmetic), order="post")
     return tirx.SeqStmt([*bound, tirx.BufferStore(store.buffer, value, store.indices)])
@@ -74,6 +73,7 @@ def _called(value: Value | tirx.Stmt) -> set[str]:
 
 
 def _reads(value: Value) -> bool:
+    """True if an expression reads memory."""
     loads: list[Value] = []
     tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, loads.append))
     return bool(loads)
