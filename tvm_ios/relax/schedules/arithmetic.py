@@ -29,7 +29,7 @@ TWO_THIRDS, LEAST_NORMAL, SHIFT = 0x3F2AAAAB, 2.0**-126, 23
 """Bits of 2/3, the least mantissa whose logarithm is taken; what scales subnormal numbers."""
 ROUNDER, ROUNDER_BITS = 1.5 * 2.0**23, 0x4B400000
 """Number whose sum with a smaller one is rounded to an integer, and its bits."""
-BRANCH = "tirx.if_then_else"
+BRANCH = "prim.if_then_else"
 
 
 def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
