@@ -39,10 +39,13 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
         schedule.compute_inline(block)
     last = found.after[-1] if found.after else schedule.cache_write(found.main, 0, "global")
     apart = len(rows) > 1 and _reads_apart(schedule.get(found.main))
-    outer, piece = _split(schedule, row, PIECE)
+    (length,) = extents_of(schedule, [row])
+    # Sums in vectors of odd lengths leave the registers.
+    whole, most = math.gcd(length, PIECE), divisor(length, PIECE)
+    outer, piece = _split(schedule, row, whole if most % 2 and whole >= PIECE // 2 else most)
     tile = [piece]
     if rows:
-        near = -1 if apart else 0
+        near = _sharing_rows(schedule.get(found.main), found.kinds)
         rows[near], inner = _split(schedule, rows[near], REGISTER_ROWS.get(lanes, 2))
         tile = [inner, piece]
     schedule.reorder(*rows, outer, *summed, *tile)
@@ -103,8 +106,30 @@ def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
     if len(variables) != len(kinds):
         return False  # a sum of everything
     along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
-    places = [[uses(piece.min, along) for piece in region.region] for region in block.reads]
+    places = [
+        [
+            uses(piece.min, along)
+            for piece, extent in zip(region.region, region.source.ty.shape, strict=True)
+            if not (isinstance(extent, tirx.IntImm) and int(extent) == 1)
+        ]
+        or [False]
+        for region in block.reads
+    ]
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
+
+
+def _sharing_rows(block: s_tir.SBlock, kinds: list[str]) -> int:
+    """Place of the loop over rows that read the same vectors; of the last one where none do."""
+    variables = [each.var for each in block.iter_vars if int(each.dom.extent) != 1]
+    *rows, along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"]
+    read = [[piece.min for piece in region.region] for region in block.reads]
+    vectors = [places for places in read if any(uses(each, along) for each in places)]
+    shared = [
+        place
+        for place, row in enumerate(rows)
+        if any(not any(uses(each, row) for each in places) for places in vectors)
+    ]
+    return shared[-1] if shared else len(rows) - 1
 
 
 def _reads_apart(block: s_tir.SBlock) -> bool:
