@@ -11,6 +11,7 @@ from tvm_ios.compile.relax_model import build_relax
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,9 @@ OP = relax.op
 def test_results_of_every_kind(make):
     network = Network(1, 4, 6, 6)
     mod = network.build(lambda net: net.emit(make(net)))
-    with build_relax(mod, None, TARGET).lower(lanes=2).executor() as executor:
+    with exact_bits(True):
+        model = build_relax(mod, None, TARGET)
+    with model.lower(lanes=2).executor() as executor:
         executor.run(x=network.value())
         found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
     for got, wanted in zip(found, answers(mod, network.value()), strict=True):
