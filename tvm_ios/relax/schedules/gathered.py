@@ -45,7 +45,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     combine, variable, type_ = type(store.value), loop.loop_var, loop.loop_var.ty.dtype
     indices = [substituted(each, places) for each in store.indices]
     added = substituted(store.value.b, places)
-    parts = tirx.decl_buffer((LANES,), str(store.value.ty), "parts")
+    parts = tirx.decl_buffer((LANES,), str(store.value.ty), "parts", layout=None)
     whole, rest = divmod(int(loop.extent), LANES)
 
     def in_lanes(count: int, make: Callable[[Value], tirx.Stmt]) -> tirx.Stmt:

@@ -55,7 +55,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
         ]
         wanted = range(0, STRIDE * lanes, STRIDE)
         chosen = [at if at < lanes else at + 1 for at in wanted]
-        buffer = tirx.decl_buffer((lanes,), "float32", "strided")
+        buffer = tirx.decl_buffer((lanes,), "float32", "strided", layout=None)
         steps.append(tirx.AllocBuffer(buffer))
         steps.append(
             tirx.BufferStore(buffer, tirx.Shuffle(vectors, chosen), [tirx.Ramp(0, 1, lanes)])
