@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
 
 from tests.relax.networks import TARGET, Network, answers
@@ -81,6 +82,15 @@ def test_stock_bits_are_kept_where_they_are_wanted(name):
     with exact_bits(True):
         mod, prepared, value = _prepared(SUMMED[name])
     np.testing.assert_array_equal(answers(prepared.module, value), answers(mod, value))
+
+
+@pytest.mark.parametrize("name", ["avg_pool", "turned_in_tiles", "mean", "gelu", "layer_norm"])
+def test_loops_travel_in_tvmscript(name):
+    _, prepared, _ = _prepared((KERNELS | SUMMED)[name])
+    for kernel in _kernels(prepared):
+        module = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+        read = tvm.script.from_source(module.script(show_meta=True))
+        tvm.ir.assert_structural_equal(read, module)
 
 
 def test_workloads_are_the_same_for_every_processor():
