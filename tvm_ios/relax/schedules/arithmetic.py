@@ -14,13 +14,13 @@ from functools import reduce
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.tirx import Expr as Value
 from tvm.tirx import Select, reinterpret
 
-from tvm_ios.support import polynomials as numbers
+from tvm_ios.core import polynomials as numbers
 
 __all__ = ["calls_dear", "with_arithmetic"]
 
-Value = tirx.Expr
 SIGN, REST = -(2**31), 2**31 - 1
 """Bits of a float32 as an int32: its sign, and all others."""
 INFINITY, NAN = 0x7F800000, 0x7FC00000

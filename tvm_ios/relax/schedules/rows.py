@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tvm import s_tir
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
+from tvm.s_tir.schedule import SBlockRV as Block
 
 from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.gathered import LANES, MARK
@@ -32,8 +33,6 @@ FEW = 4
 """Least number of partial sums."""
 TOGETHER = (4, 2, 3, 5, 7)
 """Numbers of partial sums of which a vector makes one each, by preference."""
-
-Block = s_tir.schedule.SBlockRV
 
 
 def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors

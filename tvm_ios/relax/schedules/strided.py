@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.sym import Analyzer
+from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.tiles import substituted, uses
 
@@ -17,8 +18,6 @@ __all__ = ["with_strided_vectors"]
 
 STRIDE, SHORTEST, LONGEST = 2, 4, 32
 """Distance of elements, and how many a vector has."""
-
-Value = tirx.Expr
 
 
 def with_strided_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
