@@ -5,8 +5,9 @@ Each is a network of its own whose arrays fit the second cache. ``relax_loops`` 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,12 @@ import numpy as np
 import tvm
 from tvm import relax
 
-__all__ = ["CASES", "OneKernel"]
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.relax.target import host_target
+from tvm_ios.search.baselines import sequential_schedule
+
+__all__ = ["CASES", "KernelRace", "OneKernel", "kernel_race"]
 
 OP = relax.op
 _RANDOM = np.random.default_rng(0)
@@ -44,12 +50,46 @@ class OneKernel:
             builder.emit_func_output(result)
         return builder.get()
 
-    def values(self) -> dict[str, np.ndarray]:
+    def values(self) -> list[np.ndarray]:
         """Values for the inputs."""
-        return {
-            f"x{place}": _RANDOM.standard_normal(shape, "float32")
-            for place, shape in enumerate(self.shapes)
-        }
+        return [_RANDOM.standard_normal(shape, "float32") for shape in self.shapes]
+
+
+def kernel_race(case: OneKernel, rounds: int) -> KernelRace:
+    """Rounds of an operator on one core, by turns: stock TVM's loops in its machine, and ours."""
+    module, values = case.module(), case.values()
+    model = build_model(module, None, host_target())
+    ours = lower_schedule(model, sequential_schedule(model.graph), lanes=1).executor()
+    for place, value in enumerate(values):
+        ours.set_input(f"x{place}", value)
+    machine = relax.VirtualMachine(
+        tvm.compile(relax.get_pipeline("zero")(module), target=host_target()), tvm.cpu()
+    )
+    tensors = [tvm.runtime.tensor(value) for value in values]
+    stock, number = machine["main"], _runs(lambda: ours.time_ns(1))
+    taken = KernelRace(sum(each.memory_bytes for each in model.graph.operators))
+    for _ in range(rounds):
+        taken.ours_ns.append(ours.time_ns(number) / number)
+        begin = time.perf_counter_ns()
+        for _ in range(max(1, number // 10)):
+            stock(*tensors)
+        taken.stock_ns.append((time.perf_counter_ns() - begin) / max(1, number // 10))
+    return taken
+
+
+def _runs(time_ns: Callable[[], int]) -> int:
+    """Number of runs that take about half a millisecond."""
+    return max(1, 500_000 // min(time_ns() for _ in range(10)))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRace:
+    """Rounds of one operator."""
+
+    size_bytes: int
+    """Bytes of inputs, weights and results."""
+    stock_ns: list[float] = field(default_factory=list)
+    ours_ns: list[float] = field(default_factory=list)
 
 
 def _weight(*shape: int) -> relax.Expr:
@@ -126,13 +166,13 @@ def _gathered(x: relax.Var) -> relax.Expr:
 
 CASES: Mapping[str, OneKernel] = MappingProxyType(
     {
-        "softmax, rows of 128": OneKernel(lambda x: OP.nn.softmax(x), [(6, 128, 128)]),
+        "softmax, rows of 128": OneKernel(OP.nn.softmax, [(6, 128, 128)]),
         "layer norm, rows of 768": OneKernel(_norm(768), [(128, 768)]),
         "instance norm, NCHW": OneKernel(_group_norm, [(1, 32, 56, 56)]),
         "GELU": OneKernel(_gelu, [(32, 3072)]),
         "hardswish": OneKernel(_hardswish, [(1, 96, 28, 28)]),
-        "sigmoid": OneKernel(lambda x: OP.sigmoid(x), [(1, 96, 28, 28)]),
-        "tanh": OneKernel(lambda x: OP.tanh(x), [(32, 3072)]),
+        "sigmoid": OneKernel(OP.sigmoid, [(1, 96, 28, 28)]),
+        "tanh": OneKernel(OP.tanh, [(32, 3072)]),
         "add with ReLU": OneKernel(lambda x, y: OP.nn.relu(OP.add(x, y)), [(1, 96, 28, 28)] * 2),
         "bias of channels": OneKernel(
             lambda x, y: OP.nn.relu(OP.add(x, y)), [(1, 96, 28, 28), (1, 96, 1, 1)]

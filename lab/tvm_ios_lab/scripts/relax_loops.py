@@ -6,14 +6,20 @@ Run from the root of a checkout, with TVM 0.27:
 
 All take turns, round by round; stock TVM leaves after a few. Every output has the bits of the
 virtual machine on the same kernels. ``docs/adr/0049`` has a table of it.
+
+With ``--output lab/results/relax_loops.json`` single operators of real networks take turns instead,
+on one core: stock TVM's loops and ours. The file has all rounds; printed is the share of the bound
+that ours reach, which is the least time for the arithmetic and the bytes within the second cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +28,15 @@ from tvm import relax
 
 from tvm_ios.compile.built_model import BuiltModel, build_model
 from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.host.lane_speeds import lane_speeds
 from tvm_ios.relax.target import host_target
 from tvm_ios.report.table import Table
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios_lab.measurement import Measurement, program_command
+from tvm_ios_lab.scripts.relax_kernels import CASES, kernel_race
 
 STOCK_ROUNDS = 8
+OPERATOR_HEADER = ("operator", "stock, µs", "ours, µs", "times as fast", "share of the bound")
 HEADER = ("network", "runs", "best, ms", "median, ms")
 _RANDOM = np.random.default_rng(0)
 _Body = Callable[[relax.BlockBuilder, relax.Var], Any]
@@ -36,7 +46,12 @@ def main() -> None:
     """Print the best and the median of each way to run each network."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=60)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    rounds = options.rounds
+    if options.output is not None:
+        _operators(options.output, rounds)
+        return
     rows = []
     for name, shape, body in (
         ("squeezenet 1.1", (1, 3, 224, 224), _squeezenet),
@@ -48,6 +63,31 @@ def main() -> None:
             for way, taken in times.items()
         ]
     print(Table(header=HEADER, rows=tuple(rows)).as_markdown())
+
+
+def _operators(output: Path, rounds: int) -> None:
+    """Race loops of single operators, write all rounds, and print what they reach."""
+    speeds = lane_speeds()
+    if speeds is None:
+        raise SystemExit("no C compiler, so the speeds of a core are not known; install cc")
+    races = {name: kernel_race(case, rounds) for name, case in CASES.items()}
+    bounds = {
+        name: speeds.bound_ns(case.flops, races[name].size_bytes) for name, case in CASES.items()
+    }
+    rounds_of = {
+        name: {"bound_ns": bounds[name], "stock_ns": race.stock_ns, "ours_ns": race.ours_ns}
+        for name, race in races.items()
+    }
+    origin = Measurement.here(program_command("tvm_ios_lab.scripts.relax_loops")).origin()
+    record = origin | {"speeds": speeds.as_text(), "operators": rounds_of}
+    output.write_text(json.dumps(record, indent=1) + "\n")
+    rows = []
+    for name, race in races.items():
+        stock, ours = min(race.stock_ns), min(race.ours_ns)
+        times = (stock / 1000, ours / 1000, stock / ours)
+        rows.append((name, *(f"{each:.1f}" for each in times), f"{bounds[name] / ours:.2f}"))
+    print(speeds.as_text())
+    print(Table(header=OPERATOR_HEADER, rows=tuple(rows)).as_markdown())
 
 
 def _race(mod: tvm.IRModule, image: np.ndarray, rounds: int) -> dict[str, list[float]]:

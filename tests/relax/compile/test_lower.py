@@ -12,6 +12,7 @@ from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.errors import ScheduleError
 from tvm_ios.relax.stage_ir import read_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
+from tvm_ios.support.exact_bits import exact_bits
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +93,11 @@ OP = relax.op
 def test_results_of_every_kind(make):
     network = Network(1, 4, 6, 6)
     mod = network.build(lambda net: net.emit(make(net)))
-    model = build_model(mod, None, TARGET)
+    with exact_bits(True):
+        model = build_model(mod, None, TARGET)
     with lower_schedule(model, sequential_schedule(model.graph), lanes=2).executor() as executor:
         executor.run(x=network.value())
         found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
-    for got, wanted in zip(found, answers(model.prepared.module, network.value()), strict=True):
+    for got, wanted in zip(found, answers(mod, network.value()), strict=True):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(got, wanted)

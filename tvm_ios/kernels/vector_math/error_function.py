@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tvm import tir
 
+from tvm_ios.core.polynomials import ERF_FAR, ERF_FROM, ERF_NEAR, ERF_ONE
 from tvm_ios.kernels.vector_math.exponentials import small_exp
 from tvm_ios.kernels.vector_math.steps import Steps, chosen, horner, magnitude, with_sign_of
-from tvm_ios.support.polynomials import ERF_FAR, ERF_FROM, ERF_NEAR, ERF_ONE
 
 __all__ = ["erf"]
 

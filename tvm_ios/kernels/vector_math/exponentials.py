@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from tvm import tir
 
-from tvm_ios.kernels.vector_math.steps import (
-    Steps,
-    chosen,
-    float_bits,
-    from_bits,
-    horner,
-    magnitude,
-    with_sign_of,
-)
-from tvm_ios.support.polynomials import (
+from tvm_ios.core.polynomials import (
     EXP,
     EXP_LEAST,
     EXP_MOST,
@@ -28,6 +19,15 @@ from tvm_ios.support.polynomials import (
     TANH,
     TANH_FROM,
     TANH_ONE,
+)
+from tvm_ios.kernels.vector_math.steps import (
+    Steps,
+    chosen,
+    float_bits,
+    from_bits,
+    horner,
+    magnitude,
+    with_sign_of,
 )
 
 __all__ = ["exp", "sigmoid", "small_exp", "tanh"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import tir
 
+from tvm_ios.core.polynomials import LN2_HIGH, LN2_LOW, LOG1P
 from tvm_ios.kernels.vector_math.steps import (
     INFINITY,
     NAN,
@@ -14,7 +15,6 @@ from tvm_ios.kernels.vector_math.steps import (
     horner,
     special,
 )
-from tvm_ios.support.polynomials import LN2_HIGH, LN2_LOW, LOG1P
 
 __all__ = ["log"]
 

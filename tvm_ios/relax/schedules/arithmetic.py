@@ -2,8 +2,8 @@
 
 Goes behind the loops. Results are within 4 ulp of the exact ones. The steps of a function are one
 expression in which what is read twice stands twice: TVM writes out variables that are bound to
-arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So functions
-of functions are bound to variables, and a function of what reads no memory stays.
+arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So a
+function of nothing but another function's result stays, lest code grows with its power.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import reduce
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.tirx import Expr as Value
 from tvm.tirx import Select, reinterpret
 
-from tvm_ios.support import polynomials as numbers
+from tvm_ios.core import polynomials as numbers
 
 __all__ = ["calls_dear", "with_arithmetic"]
 
-Value = tirx.Expr
 SIGN, REST = -(2**31), 2**31 - 1
 """Bits of a float32 as an int32: its sign, and all others."""
 INFINITY, NAN = 0x7F800000, 0x7FC00000
@@ -29,7 +29,7 @@ TWO_THIRDS, LEAST_NORMAL, SHIFT = 0x3F2AAAAB, 2.0**-126, 23
 """Bits of 2/3, the least mantissa whose logarithm is taken; what scales subnormal numbers."""
 ROUNDER, ROUNDER_BITS = 1.5 * 2.0**23, 0x4B400000
 """Number whose sum with a smaller one is rounded to an integer, and its bits."""
-BRANCH = "tirx.if_then_else"
+BRANCH = "prim.if_then_else"
 
 
 def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
@@ -58,9 +58,8 @@ def _changed(store: tirx.BufferStore) -> tirx.Stmt:
         made = function(*call.args)
         if made is None:
             return call
-        variable = tirx.Var(f"value{len(bound)}", "float32")
-        bound.append(tirx.Bind(variable, made))
-        return variable
+        bound.append(tirx.Bind(tirx.Var(f"value{len(bound)}", "float32"), made))
+        return bound[-1].var
 
     value = tvm_ffi.structural_map(store.value, (tvm.ir.Call, arithmetic), order="post")
     return tirx.SeqStmt([*bound, tirx.BufferStore(store.buffer, value, store.indices)])
@@ -74,6 +73,7 @@ def _called(value: Value | tirx.Stmt) -> set[str]:
 
 
 def _reads(value: Value) -> bool:
+    """True if an expression reads memory."""
     loads: list[Value] = []
     tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, loads.append))
     return bool(loads)

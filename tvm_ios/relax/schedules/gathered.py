@@ -7,10 +7,12 @@ whose halves are added to each other, and a loop over what is left.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.tiles import substituted
 
@@ -21,8 +23,6 @@ MARK = "tvm_ios_gathered"
 LANES = 16
 """Partial sums, and iterations of a loop that is worth them."""
 COMBINERS = (tirx.Add, tirx.Max, tirx.Min)
-
-Value = tirx.Expr
 
 
 def with_gathered_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
@@ -45,7 +45,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     combine, variable, type_ = type(store.value), loop.loop_var, loop.loop_var.ty.dtype
     indices = [substituted(each, places) for each in store.indices]
     added = substituted(store.value.b, places)
-    parts = tirx.decl_buffer((LANES,), str(store.value.ty), "parts")
+    parts = tirx.decl_buffer((LANES,), str(store.value.ty), "parts", layout=None)
     whole, rest = divmod(int(loop.extent), LANES)
 
     def in_lanes(count: int, make: Callable[[Value], tirx.Stmt]) -> tirx.Stmt:
@@ -58,6 +58,9 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
 
     def add(lane: Value, value: Value) -> tirx.Stmt:
         return tirx.BufferStore(parts, combine(parts[lane], value), [lane])
+
+    def second_half(half: int, lane: Value) -> tirx.Stmt:
+        return add(lane, parts[lane + half])
 
     chunk, last = tirx.Var("chunk", type_), tirx.Var("last", type_)
     halves = [1 << power for power in reversed(range(LANES.bit_length() - 1))]
@@ -73,10 +76,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
                 tirx.ForKind.SERIAL,
                 in_lanes(LANES, lambda lane: add(lane, at(chunk * LANES + lane))),
             ),
-            *(
-                in_lanes(half, lambda lane, half=half: add(lane, parts[lane + half]))
-                for half in halves
-            ),
+            *(in_lanes(half, partial(second_half, half)) for half in halves),
             tirx.BufferStore(store.buffer, combine(target, parts[0]), indices),
             tirx.For(
                 last,

@@ -7,9 +7,11 @@ partial sums, since an addition waits for the one before; so sums are not in TVM
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tvm import s_tir
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
+from tvm.s_tir.schedule import SBlockRV as Block
 
 from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.gathered import LANES, MARK
@@ -32,8 +34,6 @@ FEW = 4
 TOGETHER = (4, 2, 3, 5, 7)
 """Numbers of partial sums of which a vector makes one each, by preference."""
 
-Block = s_tir.schedule.SBlockRV
-
 
 def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors
     """Schedule a kernel whose sums all go along the same rows; False for others."""
@@ -51,9 +51,12 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
     if not all(_lies_along(schedule.get(each.block_rv)) for each in sums):
         return False
     inner: list[Block] = []
+    finish: list[Callable[[s_tir.Schedule, Block], None]] = []
     for each in (*kept, last):
-        inner += _in_parts(schedule, each.block_rv, count) if each in sums else []
-        inner.append(each.block_rv)
+        parts = _in_parts(schedule, each.block_rv, count) if each in sums else []
+        inner += [*parts, each.block_rv]
+        finish += [_sum_in_vectors] * len(parts)
+        finish.append(_gather if each in sums else _write_in_vectors)
     outer = schedule.get_loops(last.block_rv)[:count]
     elements = max(math.prod(iteration.dom for iteration in each.iters) for each in blocks)
     row = schedule.fuse(*outer) if count > 1 else outer[0]
@@ -62,8 +65,8 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
     # Only whole reductions may be made parallel, so they are cut behind this.
     if elements >= LEAST_PARALLEL:
         schedule.parallel(row)
-    for block in inner:
-        _write_in_vectors(schedule, block)
+    for block, cut in zip(inner, finish, strict=True):
+        cut(schedule, block)
     return True
 
 
@@ -108,24 +111,34 @@ def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]
 
 
 def _write_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
-    """Make vectors of the elements of a row that a block writes."""
+    """Make vectors of the elements of a row that a block writes, if it writes any."""
     loops = schedule.get_loops(block)[1:]
-    reduces = schedule.get(block).init is not None
-    if loops and not reduces:
+    if loops:
         vectors_along(schedule, loops[-1])
-    if not loops or not reduces:
-        return
-    vector, *summed = loops
-    # Partial sums at constant places lie in registers.
-    for loop in summed or loops:
-        if extents_of(schedule, [loop])[0] <= max(TOGETHER):
-            schedule.unroll(loop)
-    if not summed:
-        if extents_of(schedule, loops)[0] >= 2 * LANES:
-            schedule.decompose_reduction(block, loops[0])
-            schedule.annotate(loops[0], MARK, 1)
-        return
+
+
+def _sum_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
+    """Sum up vectors of partial sums; where these are few, at places that become registers."""
+    vector, *summed = schedule.get_loops(block)[1:]
     schedule.reorder(*summed, vector)
     schedule.vectorize(vector)
     first = schedule.decompose_reduction(block, summed[0])
     schedule.vectorize(schedule.get_loops(first)[-1])
+    _unroll_short(schedule, summed)
+
+
+def _gather(schedule: s_tir.Schedule, block: Block) -> None:
+    """Sum up what is left of a row, by :mod:`tvm_ios.relax.schedules.gathered` if it is much."""
+    summed = schedule.get_loops(block)[1:]
+    if len(summed) > 1 and lies_together(schedule.get(block), len(summed)):
+        summed = [schedule.fuse(*summed)]
+    if extents_of(schedule, summed)[-1] >= 2 * LANES:
+        schedule.decompose_reduction(block, summed[0])
+        schedule.annotate(summed[-1], MARK, 1)
+    _unroll_short(schedule, summed)
+
+
+def _unroll_short(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> None:
+    for loop, extent in zip(loops, extents_of(schedule, loops), strict=True):
+        if extent <= max(TOGETHER):
+            schedule.unroll(loop)

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.sym import Analyzer
+from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.tiles import substituted, uses
 
@@ -17,8 +18,6 @@ __all__ = ["with_strided_vectors"]
 
 STRIDE, SHORTEST, LONGEST = 2, 4, 32
 """Distance of elements, and how many a vector has."""
-
-Value = tirx.Expr
 
 
 def with_strided_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
@@ -34,13 +33,19 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
         return loop
     if not isinstance(realized, tvm.s_tir.SBlockRealize):
         return loop
+    store = realized.block.body
+    is_whole = isinstance(realized.predicate, tirx.IntImm) and bool(realized.predicate)
+    if not isinstance(store, tirx.BufferStore) or realized.block.init or not is_whole:
+        return loop
     variables = [each.var for each in realized.block.iter_vars]
     places = list(zip(variables, realized.iter_values, strict=True))
     steps: list[tirx.Stmt] = []
 
     def gathered(load: tvm.ir.TensorLoad) -> Value:
+        if not load.indices or str(load.ty) != "float32":
+            return load
         *first, last = (substituted(each, places) for each in load.indices)
-        if str(load.ty) != "float32" or not _is_strided(first, last, loop.loop_var, lanes):
+        if not _is_strided(first, last, loop.loop_var, lanes):
             return load
         begin = substituted(last, [(loop.loop_var, tirx.const(0, loop.loop_var.ty.dtype))])
         vectors = [
@@ -49,19 +54,20 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
         ]
         wanted = range(0, STRIDE * lanes, STRIDE)
         chosen = [at if at < lanes else at + 1 for at in wanted]
-        buffer = tirx.decl_buffer((lanes,), "float32", "strided")
+        buffer = tirx.decl_buffer((lanes,), "float32", "strided", layout=None)
         steps.append(tirx.AllocBuffer(buffer))
         steps.append(
             tirx.BufferStore(buffer, tirx.Shuffle(vectors, chosen), [tirx.Ramp(0, 1, lanes)])
         )
         return tirx.BufferLoad(buffer, [loop.loop_var])
 
-    def in_store(store: tirx.BufferStore) -> tirx.Stmt:
-        value = tvm_ffi.structural_map(store.value, (tvm.ir.TensorLoad, gathered), order="post")
-        return tirx.BufferStore(store.buffer, value, store.indices)
-
-    changed = tvm_ffi.structural_map(loop, (tirx.BufferStore, in_store), order="post")
-    return tirx.SeqStmt([*steps, changed]) if steps else loop
+    value = tvm_ffi.structural_map(store.value, (tvm.ir.TensorLoad, gathered), order="post")
+    if not steps:
+        return loop
+    # A block may not use a loop's variable, so none is left.
+    indices = [substituted(each, places) for each in store.indices]
+    body = tirx.BufferStore(store.buffer, substituted(value, places), indices)
+    return tirx.SeqStmt([*steps, tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)])
 
 
 def _is_strided(first: list[Value], last: Value, variable: tirx.Var, lanes: int) -> bool:

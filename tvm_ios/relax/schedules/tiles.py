@@ -46,12 +46,20 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     if most:
         loops = [*loops[: -most[-1]], schedule.fuse(*loops[-most[-1] :])]
     *rows, last = loops
+    if not _knows_places(schedule.get(block)):
+        return  # LLVM does better with loops that it knows all of
     total = math.prod(extents_of(schedule, [*rows, last]))
     conditional = _is_conditional(schedule.get(block).body)
     outer = vectors_along(schedule, last, conditional=conditional)
     together = rows if conditional and rows else [*rows, outer]
     if total >= LEAST_PARALLEL:
         schedule.parallel(schedule.fuse(*together) if len(together) > 1 else together[0])
+
+
+def _knows_places(block: s_tir.SBlock) -> bool:
+    """True if places along the last axes of what is read are known to be single ones."""
+    places = [each.region[-1].extent for each in block.reads if each.region]
+    return all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in places)
 
 
 def vectors_along(

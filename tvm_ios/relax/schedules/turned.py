@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import normalize_prim_func
+from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, extents_of, substituted, uses
 
@@ -22,8 +23,6 @@ MARK = "tvm_ios_turned"
 """Annotation of the outer one of the two loops of a tile: its length."""
 LONGEST, SHORTEST = 8, 4
 """Rows and columns of a tile, which are powers of 2."""
-
-Value = tirx.Expr
 
 
 def turned(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors

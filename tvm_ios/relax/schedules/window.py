@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from tvm import s_tir, tirx
+import tvm
+from tvm import s_tir
 from tvm.s_tir.dlight import normalize_prim_func
 
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, VECTOR, divisor, extents_of, spread, uses
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, extents_of, spread
 
 __all__ = ["window"]
 
@@ -21,8 +23,6 @@ PIECE = 16
 """Elements of a row in a tile: longer pieces leave the registers."""
 REGISTER_ROWS = {16: 8, 8: 4}
 """Rows of a tile, by the elements of a vector register; 2 for shorter ones."""
-FAR = 1 << 16
-"""Elements of padded images from which on each is padded where it is read, in memory of its own."""
 
 
 def window(schedule: s_tir.Schedule, lanes: int) -> bool:
@@ -34,16 +34,14 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
     extents = extents_of(schedule, loops)
     *rows, row = [loop for loop, kind in zip(loops, found.kinds, strict=True) if kind == "S"]
     summed = [loop for loop, kind in zip(loops, found.kinds, strict=True) if kind == "R"]
-    padded = [block for block in found.before if not _vanishes(schedule, block)]
+    _schedule_before(schedule, found.before)
     for block in found.after[:-1]:
         schedule.compute_inline(block)
     last = found.after[-1] if found.after else schedule.cache_write(found.main, 0, "global")
-    apart = len(rows) > 1 and _reads_apart(schedule.get(found.main))
     outer, piece = _split(schedule, row, PIECE)
     tile = [piece]
     if rows:
-        near = -1 if apart else 0
-        rows[near], inner = _split(schedule, rows[near], REGISTER_ROWS.get(lanes, 2))
+        rows[0], inner = _split(schedule, rows[0], REGISTER_ROWS.get(lanes, 2))
         tile = [inner, piece]
     schedule.reorder(*rows, outer, *summed, *tile)
     schedule.reverse_compute_at(last, outer)
@@ -51,14 +49,8 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
         schedule.vectorize(vector)
         for loop in unrolled:
             schedule.unroll(loop)
-    for block in padded:
-        if apart and math.prod(extents_of(schedule, schedule.get_loops(block))) > FAR:
-            schedule.compute_at(block, rows[0])
     if math.prod(extents) >= LEAST_PARALLEL:
-        together = rows[:1] if apart else rows or [outer]
-        schedule.parallel(schedule.fuse(*together) if len(together) > 1 else together[0])
-    for block in padded:
-        _pad(schedule, block)
+        schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else [*rows, outer][0])
     # Only whole reductions may be made parallel, so this comes last.
     schedule.decompose_reduction(found.main, summed[0])
     return True
@@ -103,41 +95,21 @@ def _has_rows(block: s_tir.SBlock, kinds: list[str]) -> bool:
     if len(variables) != len(kinds):
         return False  # a sum of everything
     along = [var for var, kind in zip(variables, kinds, strict=True) if kind == "S"][-1]
-    places = [[uses(piece.min, along) for piece in region.region] for region in block.reads]
+    places = [[_uses(piece.min, along) for piece in region.region] for region in block.reads]
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
 
 
-def _reads_apart(block: s_tir.SBlock) -> bool:
-    """True if results along the first axis have nothing in common: depthwise, pools."""
-    first = next(each.var for each in block.iter_vars if int(each.dom.extent) != 1)
-    return all(any(uses(piece.min, first) for piece in region.region) for region in block.reads)
+def _uses(expression: Any, variable: tvm.tirx.Var) -> bool:
+    found = tvm.tirx.analysis.undefined_vars(expression, [])
+    return any(each.same_as(variable) for each in found)
 
 
-def _vanishes(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> bool:
-    """Compute a block that copies where it is read; False for one that pads."""
-    whole = schedule.get(block)
-    shapes = [[int(n) for n in each.source.ty.shape] for each in (*whole.reads, *whole.writes)]
-    vanishes = len(shapes) == 2 and shapes[0] == shapes[1]
-    if vanishes:
-        schedule.compute_inline(block)
-    return vanishes
-
-
-def _pad(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
-    """Write padding and then what lies within, each image while it is in the nearest cache.
-
-    A condition for each element would leave no vectors.
-    """
-    loops = schedule.get_loops(block)
-    nested = any(schedule.get(loop).kind == tirx.ForKind.PARALLEL for loop in loops)
-    extents = extents_of(schedule, loops)
-    try:
-        around = schedule.decompose_padding(block, loops[max(0, len(loops) - 2)])
-    except s_tir.ScheduleError:
-        if not nested:
+def _schedule_before(schedule: s_tir.Schedule, blocks: list[s_tir.schedule.SBlockRV]) -> None:
+    """Schedule blocks that a sum reads: copies vanish, padding is written first."""
+    for block in blocks:
+        whole = schedule.get(block)
+        shapes = [[int(n) for n in each.source.ty.shape] for each in (*whole.reads, *whole.writes)]
+        if len(shapes) == 2 and shapes[0] == shapes[1]:
+            schedule.compute_inline(block)
+        else:
             spread(schedule, block)
-        return
-    if math.prod(extents) >= LEAST_PARALLEL and len(loops) > 2 and not nested:
-        schedule.parallel(schedule.fuse(*loops[:-2]))
-    for each in (around, block):
-        schedule.vectorize(_split(schedule, schedule.get_loops(each)[-1], VECTOR)[1])

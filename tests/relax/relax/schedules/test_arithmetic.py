@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from tvm import tirx
+
+from tests.relax.networks import TARGET
+from tests.relax.relax.schedules.kernels import computed, element_wise
+from tvm_ios.relax.schedules.arithmetic import with_arithmetic
+from tvm_ios.relax.schedules.in_force import scheduled
+from tvm_ios.relax.target import resolve_target
+from tvm_ios.support.exact_bits import exact_bits
+
+FUNCTIONS = {
+    "exp": (tirx.exp, np.exp, (-87, 88)),
+    "erf": (tirx.erf, np.vectorize(math.erf), (-5, 5)),
+    "tanh": (tirx.tanh, np.tanh, (-12, 12)),
+    "sigmoid": (tirx.sigmoid, lambda x: 1 / (1 + np.exp(-x)), (-80, 80)),
+    "log": (tirx.log, np.log, (1e-40, 100)),
+    "rsqrt": (tirx.rsqrt, lambda x: 1 / np.sqrt(x), (1e-3, 100)),
+    "square": (lambda x: tirx.power(x, tirx.const(2.0, "float32")), np.square, (-5, 5)),
+}
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 3e-39, -2.0], "float32")
+STAYING = {
+    "of another function": lambda x: tirx.log(tirx.exp(x) + 1.0),
+    "by a condition": lambda x: tirx.if_then_else(x > 0.0, tirx.log(x), 0.0),
+    "root": tirx.sqrt,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_within_4_ulp(name):
+    function, exact, span = FUNCTIONS[name]
+    x = np.linspace(*span, 4096).astype("float32")
+    found = computed(element_wise(function, x.size), x, like=x)
+    expected = exact(x.astype("float64"))
+    ulp = np.spacing(np.abs(expected).astype("float32")).astype("float64")
+    assert np.max(np.abs(found - expected) / ulp) < 4
+
+
+@pytest.mark.parametrize("name", ["exp", "erf", "tanh", "sigmoid", "log"])
+def test_special_values_are_exact(name):
+    function, exact, _ = FUNCTIONS[name]
+    found = computed(element_wise(function, SPECIAL.size), SPECIAL, like=SPECIAL)
+    with np.errstate(all="ignore"):
+        expected = exact(SPECIAL.astype("float64")).astype("float32")
+    np.testing.assert_allclose(found, expected, rtol=5e-7)
+    np.testing.assert_array_equal(np.signbit(found[3:5]), np.signbit(expected[3:5]))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_function_is_called(name):
+    kernel = scheduled(element_wise(FUNCTIONS[name][0], 64), resolve_target(TARGET))
+    assert f"T.{name}(" not in kernel.script().replace("T.square", "T.pow")
+    assert "T.pow(" not in kernel.script()
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_these_calls_stay(name):
+    kernel = element_wise(STAYING[name], 64)
+    script = with_arithmetic(kernel).script()
+    assert "T.sqrt(" in script or "T.log(" in script
+
+
+def test_stock_bits_are_left_where_they_are_wanted():
+    with exact_bits(True):
+        kernel = scheduled(element_wise(tirx.exp, 64), resolve_target(TARGET))
+    assert "T.exp(" in kernel.script()
