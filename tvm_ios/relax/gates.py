@@ -1,7 +1,8 @@
-"""Gates, products larger than what a convolution gives them, which stay kernels of their own.
+"""What is larger or smaller than a convolution beside it, which stays out of its kernel.
 
-Comes before TVM fuses kernels. It would compute such a product, of a whole image by one number a
-channel, in the loops of the convolution that makes these numbers; no operator library does that.
+Comes before TVM fuses kernels. It would compute a product of a whole image by one number a channel
+in the loops of the convolution that makes these numbers, and cut an image in those of the next one;
+no operator library does that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ELEMENTS, BROADCAST, MOVED, SUMMED = 0, 1, 2, 4
 
 @tvm.transform.module_pass(opt_level=0, name="KeepGatesApart")  # type: ignore[untyped-decorator]
 def keep_gates_apart(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Pass after which no convolution or product is fused with what makes more of its result."""
+    """Pass after which convolutions are fused with what is as large as their results only."""
     del context
     main = main_of(module)
     if main is None:
@@ -54,7 +55,10 @@ def keep_gates_apart(module: tvm.IRModule, context: tvm.transform.PassContext) -
         for call in operator_calls(main)
         if is_call_tir(call)
         and pattern(call) in (ELEMENTS, BROADCAST)
-        and any(_size(each) < _size(call) and is_summed(each) for each in call.args[1].fields)
+        and any(
+            _size(each) > _size(call) or (_size(each) < _size(call) and is_summed(each))
+            for each in call.args[1].fields
+        )
     ]
     changed = module.clone() if gates else module
     for each in gates:

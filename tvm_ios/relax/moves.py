@@ -9,9 +9,17 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvm_ios.relax.ir import call_name, rebound_main, static_tensors
+from tvm_ios.relax.ir import Constant, call_name, rebound_main, static_tensors
 
-__all__ = ["with_fewer_moves"]
+__all__ = ["with_fewer_moves", "with_whole_ranks"]
+
+OF_ELEMENTS = frozenset(
+    f"relax.{name}"
+    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+)
+"""Operators of two tensors that are broadcast."""
+IMAGES = 4
+"""Axes of images."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="WithFewerMoves")  # type: ignore[untyped-decorator]
@@ -41,6 +49,32 @@ def with_fewer_moves(module: tvm.IRModule, context: tvm.transform.PassContext) -
 
     module = rebound_main(module, new)
     return relax.transform.CanonicalizeBindings()(module)
+
+
+@tvm.transform.module_pass(opt_level=0, name="WithWholeRanks")  # type: ignore[untyped-decorator]
+def with_whole_ranks(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Pass after which constants that are broadcast to images have all axes of them.
+
+    Comes before layouts are changed: TVM turns images back where a constant has fewer.
+    """
+    del context
+
+    def new(_: relax.Var, call: relax.Call) -> relax.Expr:
+        made = static_tensors(call.ty)
+        if call_name(call) not in OF_ELEMENTS or made is None or len(made[0].shape) != IMAGES:
+            return call
+        arguments = list(map(_with_all_axes, call.args))
+        if all(one.same_as(other) for one, other in zip(arguments, call.args, strict=True)):
+            return call
+        return relax.Call(call.op, arguments, call.attrs, call.ty_args)
+
+    def _with_all_axes(value: relax.Expr) -> relax.Expr:
+        if not isinstance(value, Constant) or not 0 < len(value.value.shape) < IMAGES:
+            return value
+        array = value.value.numpy()
+        return relax.const(array.reshape((1,) * (IMAGES - array.ndim) + array.shape))
+
+    return rebound_main(module, new)
 
 
 def _keeps_order(value: relax.Expr, axes: list[int]) -> bool:

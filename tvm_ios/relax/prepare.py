@@ -22,7 +22,7 @@ from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.fold import fold_constants
 from tvm_ios.relax.gates import keep_gates_apart
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
-from tvm_ios.relax.moves import with_fewer_moves
+from tvm_ios.relax.moves import with_fewer_moves, with_whole_ranks
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.quantised import in_numbers, is_quantised
 from tvm_ios.relax.schedules.in_force import with_own_loops
@@ -208,6 +208,7 @@ def _laid_out(layout: str) -> list[tvm.transform.Pass]:
         return {name: [*_layouts_of(call, layout)]} if name == "relax.nn.conv2d" else {}
 
     return [
+        with_whole_ranks,
         transform.ConvertLayout({}, chosen),
         transform.Normalize(),
         fold_constants,

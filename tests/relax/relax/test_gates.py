@@ -31,3 +31,11 @@ def test_what_is_as_large_as_the_convolution_is_fused():
         return net.emit(relax.op.multiply(made, net.constant(1, 8, 1, 1)))
 
     assert kinds(body, 1, 8, 6, 6) == ["conv2d_multiply"]
+
+
+def test_what_is_cut_before_a_convolution_is_a_kernel_of_its_own():
+    def body(net):
+        cut = net.emit(relax.op.strided_slice(net.x, [1], [0], [4]))
+        return net.emit(relax.op.nn.conv2d(cut, net.constant(8, 4, 3, 3)))
+
+    assert kinds(body, 1, 8, 6, 6) == ["strided_slice", "conv2d"]

@@ -5,7 +5,7 @@ from tvm import relax
 
 from tests.relax.networks import Network
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
-from tvm_ios.relax.moves import with_fewer_moves
+from tvm_ios.relax.moves import with_fewer_moves, with_whole_ranks
 
 
 def calls(body, *shape: int) -> list[str]:
@@ -34,3 +34,14 @@ def test_an_image_of_one_pixel_is_reshaped_once():
 
     assert calls(body, 1, 1, 1, 6) == ["reshape"]
     assert calls(body, 1, 1, 2, 3) == ["permute_dims", "reshape"]
+
+
+def test_constants_have_all_axes_of_the_images_that_they_are_broadcast_to():
+    def body(net):
+        scaled = net.emit(relax.op.multiply(net.x, net.constant(4, 1, 1)))
+        product = net.emit(relax.op.matmul(scaled, net.constant(6, 3)))
+        return net.emit(relax.op.add(product, relax.const(1.0, "float32")))
+
+    mod = with_whole_ranks(Network(2, 4, 5, 6).build(body))
+    shapes = [tuple(each.args[1].value.shape) for each in operator_calls(main_of(mod))]
+    assert shapes == [(1, 4, 1, 1), (6, 3), ()]
