@@ -33,6 +33,8 @@ NUMBERED = re.compile(r"(?<=[a-z_])\d+$")
 """Number that TVM adds to a name that it has given before."""
 WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
 """Attributes of kernels whose loops no longer show what they compute."""
+WHOLE = "tvm_ios_multiplies_bytes"
+"""Attribute of kernels that multiply whole numbers of one byte."""
 BY_CALL = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
 """Operators of Relax that a prepared module may still call."""
 
@@ -62,6 +64,7 @@ class _Facts:
     flops: int
     reshape: bool
     view: ConcatView | None
+    whole: bool = False
 
 
 def is_prepared(module: tvm.IRModule) -> bool:
@@ -107,6 +110,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
             memory_bytes=sum(map(_bytes, (*inputs_of(line, call), *call.outputs))),
             output_elements=sum(math.prod(tensor.shape) for tensor in call.outputs),
             view=fact.reshape or fact.view is not None,
+            whole=fact.whole,
             schedulable=reason is None,
         )
         for own, fact, call, reason in zip(names, facts, line.calls, reasons, strict=True)
@@ -175,6 +179,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
             flops=int(function.attrs[FLOPS]),
             reshape=False,
             view=None,
+            whole=WHOLE in function.attrs,
         )
     if variable not in known:
         inputs = [tensor for piece in call.call.args[1].fields for tensor in _typed(piece)]
@@ -189,6 +194,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
             flops=_flops(function),
             reshape=reshape,
             view=view,
+            whole=WHOLE in function.attrs,
         )
     return known[variable]
 
