@@ -24,7 +24,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, kernel_of, kind_of
 from tvm_ios.relax.ir import Constant, is_call_tir, static_tensors
 from tvm_ios.relax.quantised import stored_type_of
-from tvm_ios.relax.stored_arithmetic import rounded, written, written_by
+from tvm_ios.relax.stored_arithmetic import rounded, written
 from tvm_ios.relax.straight_line import ReadCall
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
@@ -221,8 +221,7 @@ class _Rounding:
     def quantize(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         stored = stored_type_of(call)
         if stored is None:
-            given = partial(written_by, axis=call.attrs.axis, dtype=call.attrs.out_dtype)
-            return builder.call_te(given, *call.args, primfunc_name_hint="quantize")
+            return tvm.ir.Op.get("relax.quantize").get_attr("FLegalize")(builder, call)
         compute = partial(written, stored=stored)
         made = builder.call_te(compute, call.args[0], primfunc_name_hint="quantize")
         self._made[made.args[0].name_hint] = stored

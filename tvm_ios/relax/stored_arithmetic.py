@@ -10,7 +10,7 @@ from tvm import te, tirx, topi
 from tvm_ios.core.low_precision import FLOAT32
 from tvm_ios.core.stored_type import StoredType
 
-__all__ = ["number", "rounded", "written", "written_by"]
+__all__ = ["number", "rounded", "written"]
 
 LAST = np.float32(1.5 * 2**23)
 """Number of float32 whose sums with small ones have no digits behind the point."""
@@ -37,26 +37,6 @@ def written(values: te.Tensor, stored: StoredType) -> te.Tensor:
     def element(*place: Any) -> Any:
         whole = _steps(values(*place), stored) + tirx.const(stored.zero_point, "int32")
         return whole.astype(stored.dtype)
-
-    return te.compute(values.shape, element, "whole_numbers")
-
-
-def written_by(
-    values: te.Tensor, scale: te.Tensor, zero: te.Tensor, *, axis: int, dtype: str
-) -> te.Tensor:
-    """Whole numbers by scales and zero points that a run tells: one, or one for each place."""
-    real, limits = str(values.dtype), np.iinfo(dtype)
-    least, most = tirx.const(int(limits.min), real), tirx.const(int(limits.max), real)
-
-    def at(factor: te.Tensor, place: tuple[Any, ...]) -> Any:
-        if not factor.shape or all(int(extent) == 1 for extent in factor.shape):
-            return factor(*[0] * len(factor.shape))
-        return factor(place[axis])
-
-    def element(*place: Any) -> Any:
-        steps = tirx.nearbyint(values(*place) / at(scale, place))
-        whole = steps + at(zero, place).astype(real)
-        return tirx.max(tirx.min(whole, most), least).astype(dtype)
 
     return te.compute(values.shape, element, "whole_numbers")
 
