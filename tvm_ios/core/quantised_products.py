@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
 
-__all__ = ["QuantisedProducts"]
+__all__ = ["INPUTS", "WEIGHTS", "QuantisedProducts"]
+
+INPUTS = "of two computed inputs"
+WEIGHTS = "with weights that are no steps of int8"
+"""Reasons why products multiply numbers of float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

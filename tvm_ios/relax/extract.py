@@ -47,6 +47,8 @@ __all__ = ["Extraction", "extract", "functions_of", "inputs_of", "is_prepared", 
 
 WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
 """Attributes of kernels whose loops no longer show what they compute."""
+WHOLE = "tvm_ios_multiplies_bytes"
+"""Attribute of kernels that multiply whole numbers of one byte."""
 BY_CALL = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
 """Operators of Relax that a prepared module may still call."""
 
@@ -87,6 +89,7 @@ class _Facts:
     flops: int
     reshape: bool
     view: SliceView | ConcatView | None
+    whole: bool = False
 
 
 def is_prepared(module: tvm.IRModule) -> bool:
@@ -134,6 +137,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
             output_elements=sum(math.prod(tensor.shape) for tensor in call.outputs),
             view=fact.reshape or fact.view is not None,
             convolution=_convolution(pattern, line, call, names),
+            whole=fact.whole,
             schedulable=reason is None,
         )
         for own, fact, call, reason, pattern in zip(
@@ -287,6 +291,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
             flops=int(function.attrs[FLOPS]),
             reshape=False,
             view=None,
+            whole=WHOLE in function.attrs,
         )
     if variable not in known:
         inputs = [tensor for piece in call.call.args[1].fields for tensor in _typed(piece)]
@@ -300,6 +305,7 @@ def _facts(module: tvm.IRModule, call: ReadCall, known: dict[tvm.ir.GlobalVar, _
             flops=_flops(function),
             reshape=reshape,
             view=view,
+            whole=WHOLE in function.attrs,
         )
     return known[variable]
 

@@ -215,7 +215,10 @@ class _Rounding:
         made = builder.lookup_binding(whole) if isinstance(whole, relax.Var) else None
         name = made.args[0].name_hint if isinstance(made, relax.Call) and is_call_tir(made) else ""
         if stored is None or made is None or self._made.get(name) != stored:
-            return tvm.ir.Op.get("relax.dequantize").get_attr("FLegalize")(builder, call)
+            found = tvm.ir.Op.get("relax.dequantize").get_attr("FLegalize")(builder, call)
+            if stored is not None:
+                self.rounded[found.args[0].name_hint] = stored
+            return found
         (data,) = made.args[1].fields
         compute = partial(rounded, stored=stored)
         found = builder.call_te(compute, data, primfunc_name_hint="rounded")

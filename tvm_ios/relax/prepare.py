@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.quantised_products import QuantisedProducts
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
@@ -60,8 +61,8 @@ class PreparedModule:
     """Values that lie in memory as bfloat16; None where all are as in the model."""
     fused: tvm.IRModule | None = None
     """The module before kernels had loops; None where it came with them."""
-    quantised: None = None
-    """Products in int8, of which there are none."""
+    quantised: QuantisedProducts | None = None
+    """Products of a quantised model; None for other models."""
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -141,14 +142,15 @@ def prepare(
         ]
     with chosen:
         module = tvm.transform.Sequential(steps)(mod) if steps else mod
+    told = None
     if quantised:
-        module = in_whole_numbers(extract(module), products=products)
+        module, told = in_whole_numbers(extract(module), products=products)
     fused = None if is_done else module
     if not is_done and database_in_force() is not None:
         module = with_tuned_loops(extract(module), chosen)
     if faster and not is_done:
         module = with_own_loops(extract(module), chosen)
-    return PreparedModule(module=module, target=chosen, fused=fused)
+    return PreparedModule(module=module, target=chosen, fused=fused, quantised=told)
 
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:

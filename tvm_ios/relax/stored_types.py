@@ -18,7 +18,7 @@ from tvm import relax, te, topi
 from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.plan.kernel_graph import GraphTensor
-from tvm_ios.relax.extract import Extraction, inputs_of, kernel_of
+from tvm_ios.relax.extract import WHOLE, Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
 from tvm_ios.relax.notes import FAKE_QUANTIZE, noted_function, with_notes
 from tvm_ios.relax.stored_arithmetic import number, written
@@ -73,7 +73,10 @@ def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) 
             whole = builder.emit_output(expression_of(line.result, made.get))
         builder.emit_func_output(whole)
     passes = [relax.transform.FuseTIR(), relax.transform.DeadCodeElimination()]
-    return with_notes(tvm.transform.Sequential(passes)(builder.finalize()), kernels.notes)
+    made_of = with_notes(tvm.transform.Sequential(passes)(builder.finalize()), kernels.notes)
+    for name in kernels.whole:
+        made_of.update_func(made_of.get_global_var(name), made_of[name].with_attr(WHOLE, True))
+    return made_of
 
 
 class _Kernels:
@@ -85,6 +88,8 @@ class _Kernels:
         self._known: dict[Any, tvm.ir.GlobalVar] = {}
         self.notes: dict[str, Any] = {}
         """Notes of the kernels, by name."""
+        self.whole: set[str] = set()
+        """Kernels that multiply bytes."""
 
     def of(self, number: int, stored: StoredCall) -> tvm.ir.GlobalVar:
         """Function of a call's kernel with types of its own."""
@@ -95,6 +100,8 @@ class _Kernels:
         if key not in self._known:
             tensors = inputs_of(self._extraction.line, read)
             self._known[key] = self._added(old, tensors, read.outputs[0], stored, is_view=is_view)
+            if any(each.dtype == "int8" for each in stored.parameters.values()):
+                self.whole.add(self._known[key].name_hint)
             note = noted_function(kernel_of(self._extraction.module, read))
             if note is not None and not is_view:
                 self.notes[self._known[key].name_hint] = _as_stored(note, stored)

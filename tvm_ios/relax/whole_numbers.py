@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_ios.core.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.relax.bfloat16 import PRODUCT_WORDS, PRODUCTS, arguments_of, is_made
 from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
@@ -18,18 +20,23 @@ from tvm_ios.relax.straight_line import leaves
 
 __all__ = ["in_whole_numbers"]
 
-WEIGHTS = StoredType(dtype="int8")
+BYTES = StoredType(dtype="int8")
 """Type of weights, of which each stands for itself."""
+NO_VNNI = "the target has no VNNI (avx512vnni)"
+"""Reason why products multiply numbers of float32 on other processors."""
 
 
-def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
+def in_whole_numbers(
+    extraction: Extraction, *, products: bool
+) -> tuple[tvm.IRModule, QuantisedProducts]:
     """Fused module in whose memory numbers are whole ones that stand for them.
 
     What kernels round is, and what is only moved of it. No number changes. Without ``products``
-    those multiply numbers of float32. The module itself where nothing does.
+    those multiply numbers of float32. With it comes which products do.
     """
     weights = _weights(extraction) if products else {}
-    kept = _stored_results(extraction, weights)
+    stored, barred = _rounded_results(extraction, weights)
+    kept = {index: each for index, each in stored.items() if index not in barred}
     bytes_of: dict[int, Constant] = {}
     stored_calls: dict[int, StoredCall] = {}
     for index, call in enumerate(extraction.line.calls):
@@ -45,20 +52,40 @@ def in_whole_numbers(extraction: Extraction, *, products: bool) -> tvm.IRModule:
             key = hash(read[place])
             if key not in bytes_of:
                 bytes_of[key] = relax.const(read[place].value.numpy().astype("int8"))
-            constants[place], types[place] = bytes_of[key], WEIGHTS
+            constants[place], types[place] = bytes_of[key], BYTES
         if types or index in kept:
             stored_calls[index] = StoredCall(
                 parameters=types, result=kept.get(index), constants=constants
             )
+    others = _float32_products(extraction, stored, weights)
+    told = QuantisedProducts(others=others, never="" if products else NO_VNNI)
     if not stored_calls:
-        return extraction.module
-    return with_stored_types(extraction, stored_calls)
+        return extraction.module, told
+    return with_stored_types(extraction, stored_calls), told
 
 
-def _stored_results(
+def _float32_products(
+    extraction: Extraction,
+    stored: Mapping[int, StoredType],
+    weights: Mapping[int, tuple[int, int]],
+) -> tuple[tuple[str, int], ...]:
+    """Number of products that read rounded numbers and multiply them as float32, by reason."""
+    found: Counter[str] = Counter()
+    for index, function in enumerate(functions_of(extraction)):
+        if function is None or index in weights:
+            continue
+        read = arguments_of(extraction.line.calls[index])
+        if not any(is_made(each) and each.call in stored for each in read):
+            continue
+        places = [each.operands[1] for each in function.calls if each.operator in PRODUCTS]
+        found.update(WEIGHTS if place in function.constants else INPUTS for place in places)
+    return tuple(sorted(found.items()))
+
+
+def _rounded_results(
     extraction: Extraction, weights: Mapping[int, tuple[int, int]]
-) -> dict[int, StoredType]:
-    """Whole numbers in memory by operator that writes them.
+) -> tuple[dict[int, StoredType], set[int]]:
+    """Whole numbers that stand for results, by operator, and those that memory cannot have.
 
     Products read them only together with weights of whole numbers. A view is of the type of what it
     is a view of.
@@ -88,7 +115,7 @@ def _stored_results(
             if len(types) == 1 and (moved := types.pop()) is not None:
                 found[index] = moved
     _bar_views(found, barred, views)
-    return {index: stored for index, stored in found.items() if index not in barred}
+    return found, barred
 
 
 def _weights(extraction: Extraction) -> dict[int, tuple[int, int]]:

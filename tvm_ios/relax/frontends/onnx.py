@@ -27,10 +27,17 @@ __all__ = ["WRONG", "OperatorImporter", "import_onnx", "refusals"]
 
 
 def _wrong_extreme(node: ir.Node) -> str:
-    users = [user.op_type for user, _ in node.outputs[0].uses()]
-    if not {"Equal", "IsInf"} & set(users):
+    users = [user for user, _ in node.outputs[0].uses()]
+    if not any(each.op_type == "IsInf" or _is_open(each) for each in users):
         return ""
     return "is compared with infinity, but TVM's extremes of infinities alone are finite numbers"
+
+
+def _is_open(node: ir.Node) -> bool:
+    """True if a node compares for equality, and nothing says that it is with a finite number."""
+    known = [constant(each) for each in node.inputs]
+    finite = any(each is not None and np.isfinite(each).all() for each in known)
+    return bool(node.op_type == "Equal" and not finite)
 
 
 def _wrong_remainder(node: ir.Node) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 
 from tvm import relay
 
+from tvm_ios.core.quantised_products import INPUTS, WEIGHTS
 from tvm_ios.relay.dataflow import all_calls, is_call_of, local_function, producers_of
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.quantised import DEQUANTIZE
@@ -15,9 +16,7 @@ from tvm_ios.relay.transforms.quantised.whole_weights import whole_weights_of
 
 __all__ = ["float32_products"]
 
-INPUTS = "of two computed inputs"
 SHARED = "whose data others read in float32"
-WEIGHTS = "with weights that are no steps of int8"
 
 
 def float32_products(extraction: Extraction) -> Counter[str]:
