@@ -168,7 +168,6 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     [
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
         ({"tuning_records": "log.json"}, "tuning_records needs a TVM with Relay"),
-        ({"decisions": "other.so"}, "decisions needs a TVM with Relay"),
         ({"precision": "bfloat16"}, "precision='bfloat16' needs a TVM with Relay"),
         ({"deadlines_ms": {"a": 1.0}}, "deadlines_ms needs a TVM with Relay"),
         (

@@ -16,13 +16,14 @@ from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
-from tvm_ios.profile.decisions.given_decisions import GivenDecisions
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
@@ -36,6 +37,7 @@ def tune_race(given: TuneCall) -> TuneRace:
     """
     _require_relax(given)
     options, budget, device = given.options, given.time_budget, LocalCpu()
+    files = read_given(given.decisions)
     target = resolve_target(given.target)
     build = options.build
     choice = LibraryChoice(target=target, names=build.named_libraries, tf32=build.tf32)
@@ -61,9 +63,17 @@ def tune_race(given: TuneCall) -> TuneRace:
     built = laid_out.built
     with call.open() as session:
         memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
+        fitting = DecisionFitting(
+            built=built,
+            call=call,
+            pad_merged_kernels=options.search.pad_merged_kernels,
+            precision=options.precision,
+        )
+        decided = fitting.of(files)
         main = schedule_build(built, session, call, options.search)
-        racers = memory.fitting(racers_of(main, session, call))
-        racers = fitting_racers(racers, main.sequential_ns, call)
+        racers = racers_of(main, session, call)
+        racers |= decided.racers(racers, main, session, call)
+        racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
         raced = run_last_race(racers, session, call)
         evidence = evidence_of(raced, racers, session, call, ())
     steps = TuneSteps(
@@ -74,7 +84,7 @@ def tune_race(given: TuneCall) -> TuneRace:
         precision=None,
         form_notes=laid_out.notes,
         tuned=None,
-        decided=GivenDecisions(schedules={}),
+        decided=decided,
         main=main,
         racers=racers,
         raced=raced,
@@ -101,7 +111,6 @@ def _require_relax(given: TuneCall) -> None:
     wanted = {
         f"tuning={tuner!r}": tuner is not None,
         "tuning_records": bool(given.tuning_records),
-        "decisions": bool(given.decisions),
         f"rpc_tracker={options.device.rpc_tracker!r}": options.device.is_remote,
         f"precision={options.precision.dtype!r}": options.precision.is_low,
         f"conversion ({options.conversion.as_text()})": bool(options.conversion.changes),
