@@ -16,7 +16,7 @@ from tvm_ios.core.low_precision import Precision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate
-from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
+from tvm_ios.profile.decisions.fit_relay_decisions import RelayDecisionFitting
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form
@@ -52,7 +52,7 @@ def built(narrow):
 @pytest.fixture
 def fitting(built, narrow, tmp_path):
     mod, params = narrow
-    return DecisionFitting(
+    return RelayDecisionFitting(
         built=built,
         model=BuildCandidate(mod=mod, params=params),
         call=MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite"),

@@ -175,7 +175,6 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     ("given", "message"),
     [
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
-        ({"decisions": "other.so"}, "decisions='other.so' needs a TVM with Relay"),
         (
             {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
             "desired_layout='NHWC' needs a TVM with Relay.*the layout of images is raced",

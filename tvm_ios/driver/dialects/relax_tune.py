@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import tvm
 
@@ -23,7 +24,7 @@ from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
 from tvm_ios.host import default_lanes
-from tvm_ios.profile.decisions.given_decisions import GivenDecisions
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
@@ -40,6 +41,7 @@ from tvm_ios.report.records_in_force import (
     RecordFormat,
     RecordsInForce,
 )
+from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.exact_bits import exact_bits
 from tvm_ios.support.progress import PhaseClock
@@ -53,11 +55,7 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    options = relax_options(
-        given.options,
-        given.tuning,
-        decisions=given.decisions,
-    )
+    options, files = relax_options(given.options, given.tuning), read_given(given.decisions)
     if options.search.deadlines_ms:
         parts_named(_parts_of(given), options.search.deadlines_ms)
     records = None
@@ -66,14 +64,16 @@ def tune_race(given: TuneCall) -> TuneRace:
         folders = [paths] if isinstance(paths, str | Path) else paths
         records = read_records([Path(each) for each in folders])
     with exact_bits(options.build.exact), nullcontext() if not records else records.database:
-        return _tune_race(given, options, () if records is None else records.notes)
+        return _tune_race(given, options, files, () if records is None else records.notes)
 
 
 def _parts_of(given: TuneCall) -> tuple[Part, ...]:
     return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
-def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) -> TuneRace:
+def _tune_race(
+    given: TuneCall, options: TuneOptions, files: Any, notes: tuple[str, ...]
+) -> TuneRace:
     budget, device = given.time_budget, LocalCpu()
     target, build = resolve_target(given.target), options.build
     search = options.search.without_merges() if build.exact else options.search
@@ -115,8 +115,16 @@ def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) ->
         built, outcome, notes = found.built, found.outcome, (*notes, *found.notes)
     with call.open() as session:
         memory = MemoryLimit.over(built, options.search.memory_limit_mb, session, call)
+        fitting = DecisionFitting(
+            built=built,
+            call=call,
+            pad_merged_kernels=search.pad_merged_kernels,
+            precision=options.precision,
+        )
+        decided = fitting.of(files)
         main = schedule_build(built, session, call, search)
         racers = racers_of(main, session, call)
+        racers |= decided.racers(racers, main, session, call)
         racers |= part_contestant(racers, main, call.answers.parts, call)
         racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
         raced = run_last_race(racers, session, call)
@@ -129,7 +137,7 @@ def _tune_race(given: TuneCall, options: TuneOptions, notes: tuple[str, ...]) ->
         precision=outcome,
         form_notes=notes,
         tuned=None,
-        decided=GivenDecisions(schedules={}),
+        decided=decided,
         main=main,
         racers=racers,
         raced=raced,

@@ -1,38 +1,31 @@
-"""Fitting of given decisions to the model of a call: its operators are found, its form is built.
+"""Fitting of given decisions to the model of a call: its operators are found in the graph.
 
-Comes after the first build and before the search: a file costs a build at most.
+Comes after the first build and before the search. A dialect whose models have several forms, which
+may be built for a file, has a class of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-import numpy as np
-
-from tvm_ios.compile.built_model import BuiltModel, build_prepared
-from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.image_layouts import ImageForm
+from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.core.low_precision import Precision
 from tvm_ios.core.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
-from tvm_ios.host import cached_libinfo
-from tvm_ios.profile.build_candidates import BuildCandidate
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions, GivenSchedule
-from tvm_ios.profile.decisions.known_forms import in_precision, known_forms
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.precision.low_build import outcome_of, outputs_of
-from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
 from tvm_ios.runtime.libraries.known import find_library
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["DecisionFitting"]
+__all__ = ["DecisionFitting", "Placed"]
 
-_Placed = tuple[BuiltModel, InterOpSchedule, PrecisionOutcome | None]
+Placed: TypeAlias = "tuple[BuiltModel, InterOpSchedule, PrecisionOutcome | None]"
 """Build, schedule of it, and its errors if it is in bfloat16 in another way than the call's."""
 
 
@@ -42,15 +35,10 @@ class DecisionFitting:
 
     built: BuiltModel
     """Build in the form that was chosen here; its operator libraries may compute."""
-    model: BuildCandidate | None
-    """The model before a form was chosen; None where no other one is allowed."""
     call: MeasuringCall
-    pad_channels: bool
     pad_merged_kernels: bool
     precision: Precision = field(default_factory=Precision)
     """Arithmetic that the call allows, and how far off results may be."""
-    inputs: Mapping[str, np.ndarray] | None = None
-    """Inputs that the error of bfloat16 is checked on; None for made-up ones."""
 
     def of(self, files: Mapping[str, Decisions]) -> GivenDecisions:
         """Schedules of all files that fit, with the records in force, and reasons of the others."""
@@ -86,16 +74,15 @@ class DecisionFitting:
             file=file, built=built, schedule=schedule, told="; ".join(told), precision=outcome
         )
 
-    def _placed(self, decisions: Decisions) -> _Placed:
+    def _placed(self, decisions: Decisions) -> Placed:
         """Build to race in, of the form that was decided on where it can be had, and schedule.
 
         In the form of here, what is bfloat16 is so as it was chosen and checked here.
         """
         here = decisions.on(self.built.graph)
-        if here is None or decisions.schedule.form != self.built.form:
-            elsewhere = self._in_their_form(decisions)
-            if elsewhere is not None:
-                return elsewhere
+        elsewhere = self._elsewhere(decisions, here)
+        if elsewhere is not None:
+            return elsewhere
         if here is None:
             raise ScheduleError(
                 f"its model has another structure ({len(decisions.schedule.operator_names)} "
@@ -103,49 +90,10 @@ class DecisionFitting:
             )
         return self.built, here, None
 
-    def _in_their_form(self, decisions: Decisions) -> _Placed | None:
-        """Build in the form of decisions, and schedule; None where it may not be, or does not fit.
-
-        TVM's kernels are far slower in a layout that a library likes, so a form is not built for a
-        library that does not compute here.
-        """
-        if self.model is None or self._missing(decisions):
-            return None
-        if not self.call.budget.allows(self.call.clock.phase_s.get("build", 0.0)):
-            self.call.budget.cut("given decisions were not built in their form")
-            return None
-        target, form = self.built.prepared.target, decisions.schedule.form
-        forms = known_forms(self.model, target, form, pad_channels=self.pad_channels)
-        with self.call.stage("build given decisions", self.call.to_prepare()), cached_libinfo():
-            for candidate in (each for each in forms if each.form == form):
-                exact = prepare(candidate.checked, candidate.params, target)
-                schedule = decisions.on(self._graph(exact))
-                made = None if schedule is None else in_precision(exact, schedule.low)
-                schedule = None if made is None else decisions.on(self._graph(made))
-                if made is not None and schedule is not None:
-                    built = self._built(made, form)
-                    plain = built if made is exact else self._built(exact, form)
-                    break
-            else:
-                return None
-        return built, schedule, None if plain is built else self._checked(plain, built)
-
-    def _graph(self, prepared: PreparedModule) -> OperatorGraph:
-        return OperatorGraph(self.built.name, prepared.extraction.graph.operators)
-
-    def _built(self, prepared: PreparedModule, form: ImageForm | None) -> BuiltModel:
-        built = build_prepared(prepared, name=self.built.name, like=self.built)
-        return replace(built, libraries=self.built.libraries, form=form)
-
-    def _checked(self, exact: BuiltModel, built: BuiltModel) -> PrecisionOutcome:
-        """Errors of a build in bfloat16, which must be within the bound."""
-        found = outcome_of(outputs_of(exact, self.call, self.inputs), built, self.call, self.inputs)
-        if not found.is_within(self.precision.max_relative_error):
-            raise ScheduleError(
-                "in their form its error is above the bound of "
-                f"{self.precision.max_relative_error:g}: {found.details()[0]}"
-            )
-        return found
+    def _elsewhere(self, decisions: Decisions, here: InterOpSchedule | None) -> Placed | None:
+        """Another build that decisions are for, and schedule; None where ``here`` has to do."""
+        del decisions, here
+        return None
 
     @property
     def _libraries(self) -> set[str]:
