@@ -133,9 +133,15 @@ class Asked:
 
 
 def _file_digests(files: str | Path | Sequence[str | Path] | None) -> list[str]:
-    """Path and digest of each file, in order."""
+    """Path and digest of each file, in order; of a folder, those of the files in it."""
     several = [files] if isinstance(files, str | Path) else files or ()
-    return [f"{file} {file_digest(file) if Path(file).exists() else ''}" for file in several]
+    paths = [
+        each
+        for path in map(Path, several)
+        for each in (sorted(path.iterdir()) if path.is_dir() else [path])
+        if not each.is_dir()
+    ]
+    return [f"{file} {file_digest(file) if file.exists() else ''}" for file in paths]
 
 
 def _surroundings() -> dict[str, Any]:
