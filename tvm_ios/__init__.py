@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tvm_ios.driver.compile_schedule import compile_schedule
     from tvm_ios.driver.effort import Effort
     from tvm_ios.driver.input_shapes import InputShapes
-    from tvm_ios.driver.model_source import from_onnx
+    from tvm_ios.driver.model_source import from_onnx, from_torch
     from tvm_ios.driver.options import TuneOptions
     from tvm_ios.driver.shapes import tune_shapes
     from tvm_ios.driver.tune import tune
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tvm_ios.measure.compare import CompareOptions
     from tvm_ios.measure.machine_mode import ModeOptions
     from tvm_ios.measure.sampling import MeasureOptions
-    from tvm_ios.relay.frontends.torch import from_torch
     from tvm_ios.runtime.artifact.artifact import load
     from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
     from tvm_ios.runtime.cpu.shapes_module import ShapesModule
@@ -91,7 +90,7 @@ _HOMES = {
     "TvmIosError": "tvm_ios.errors",
     "compile_schedule": "tvm_ios.driver.compile_schedule",
     "from_onnx": "tvm_ios.driver.model_source",
-    "from_torch": "tvm_ios.relay.frontends.torch",
+    "from_torch": "tvm_ios.driver.model_source",
     "load": "tvm_ios.runtime.artifact.artifact",
     "tune": "tvm_ios.driver.tune",
     "tune_shapes": "tvm_ios.driver.shapes",

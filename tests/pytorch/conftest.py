@@ -17,7 +17,7 @@ def said(caplog):
 @pytest.fixture
 def parts(monkeypatch):
     """Every part that is compiled while a test runs."""
-    from tvm_ios.pytorch import program  # torch may be missing
+    from tvm_ios.pytorch import part  # torch may be missing
     from tvm_ios.pytorch.part import CompiledPart
 
     made = []
@@ -27,5 +27,5 @@ def parts(monkeypatch):
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(program, "CompiledPart", Watched)
+    monkeypatch.setattr(part, "CompiledPart", Watched)
     return made

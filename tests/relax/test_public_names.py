@@ -7,7 +7,7 @@ import pytest
 import tvm_ios
 from tvm_ios.errors import HostError
 
-NEEDS_RELAY = {"SimpleTVM", "from_torch"}
+NEEDS_RELAY = {"SimpleTVM"}
 """Names that need Relay; the others may."""
 
 

@@ -19,7 +19,7 @@ from tvm_ios.onnx.rest import REFUSE
 from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.near_name import did_you_mean
 
-__all__ = ["ModelSource", "from_onnx"]
+__all__ = ["ModelSource", "from_onnx", "from_torch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,41 @@ def from_onnx(
     )
     require_rest(rest)
     return _imported(OnnxFile.open(model, given, rest=rest))
+
+
+def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """Module and parameters of a model of PyTorch, for :func:`tvm_ios.tune`.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` in evaluation mode, or a ``torch.export.ExportedProgram``. With a TVM
+        that has Relay, either may be quantised by ``convert_pt2e`` of torchao.
+    example_inputs
+        One tensor or a tuple of them: their shapes and data types are those of the model. Values
+        decide nothing but branches of Python, of which those taken are imported.
+
+    Returns
+    -------
+    The module, whose inputs have the names that ``forward`` gives them, those without a use
+    included, and parameters by name; none with TVM 0.27, where weights are constants.
+
+    Raises
+    ------
+    ModelError
+        If torch is missing, the model is in training mode or cannot be traced or exported, changes
+        a tensor in place, or uses an operator that TVM does not know; the operators are named.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> net = torch.nn.Conv2d(3, 8, 3).eval()  # doctest: +SKIP
+    >>> mod, params = from_torch(net, torch.randn(1, 3, 32, 32))  # doctest: +SKIP
+    """
+    # Each imports a dialect that only one TVM has.
+    dialect: Any = import_module(f"tvm_ios.{DIALECT}.frontends.torch")
+    mod, params = dialect.from_torch(model, example_inputs)
+    return mod, params
 
 
 def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:

@@ -6,12 +6,15 @@ from threading import Lock
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.plan import ALIGNMENT_BYTES
+from tvm_ios.pytorch.agreement import disagreement
+from tvm_ios.pytorch.options import BackendOptions
 
-__all__ = ["CompiledPart"]
+__all__ = ["CompiledPart", "checked_part"]
 
 
 class CompiledPart(torch.nn.Module):
@@ -76,3 +79,33 @@ class CompiledPart(torch.nn.Module):
         wanted = [(shape, str(kind).removeprefix("torch.")) for shape, kind in self._outputs]
         if got != wanted:
             raise ModelError(f"imported, the outputs are {got}, and torch has {wanted}")
+
+
+def checked_part(
+    model: CompiledModel,
+    names: list[str],
+    given: tuple[Any, ...],
+    result: Any,
+    options: BackendOptions,
+    *,
+    least_bound: float = 0.0,
+) -> CompiledPart:
+    """Compiled part of a graph that computes what torch does, for these inputs.
+
+    ``least_bound`` is the largest relative error that is allowed in any case.
+
+    Raises
+    ------
+    ModelError
+        If it computes something else.
+    """
+    part = CompiledPart(model, names, result)
+    with torch.no_grad():
+        found = pytree.tree_leaves(part(*given))
+    wanted, inputs = pytree.tree_leaves(result), pytree.tree_leaves(given)
+    low = model.schedule.low is not None
+    bound = max(options.chosen.precision.max_relative_error if low else 0.0, least_bound)
+    if difference := disagreement(found, wanted, inputs, max_relative_error=bound):
+        allowed = f" in bfloat16 by more than max_relative_error={bound:g}" if low else ""
+        raise ModelError(f"compiled, it computes something else than torch: {difference}{allowed}")
+    return part

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KernelRecord", "MissingReason", "RecordFormat", "RecordsInForce"]
+__all__ = ["FolderFormat", "KernelRecord", "MissingReason", "RecordFormat", "RecordsInForce"]
 
 
 class RecordFormat(StrEnum):
-    """Tuner that a record is of."""
+    """Tuner of Relay that a record is of, which writes logs."""
 
     AUTOTVM = "autotvm"
     AUTO_SCHEDULER = "auto_scheduler"
+
+
+class FolderFormat(StrEnum):
+    """Tuner of Relax that a record is of, which writes folders."""
+
     META_SCHEDULE = "meta_schedule"
 
 
 MOST_NAMES = 3
 """Number of kernels that the one line names; all others are in :attr:`RecordsInForce.missing`."""
-_NAMES = {
+_NAMES: Mapping[RecordFormat | FolderFormat, str] = {
     RecordFormat.AUTOTVM: "AutoTVM",
     RecordFormat.AUTO_SCHEDULER: "auto_scheduler",
-    RecordFormat.META_SCHEDULE: "MetaSchedule",
+    FolderFormat.META_SCHEDULE: "MetaSchedule",
 }
 
 
@@ -54,13 +59,13 @@ class KernelRecord:
     """Names of the operators of the graph that run the kernel."""
     shapes: str
     """Shapes of the first two tensors that it reads: ``1x16x8x8 * 16x16x3x3``."""
-    found: RecordFormat | MissingReason
+    found: RecordFormat | FolderFormat | MissingReason
     """Tuner whose record is in force, or the reason why there is none."""
 
     @property
     def applied(self) -> bool:
         """True if a record is in force."""
-        return isinstance(self.found, RecordFormat)
+        return not isinstance(self.found, MissingReason)
 
     def as_record(self) -> dict[str, Any]:
         """Fields as JSON has them; record or reason by name."""
@@ -81,7 +86,7 @@ class RecordsInForce:
     kernels before its schedule merges any, ``compile_schedule`` those that it compiles.
     """
 
-    contexts: tuple[RecordFormat, ...]
+    contexts: tuple[RecordFormat | FolderFormat, ...]
     """Tuners whose dispatch contexts were around the call."""
     logs: tuple[Path, ...]
     """Logs given as ``tuning_records``, or written by tuning."""

@@ -48,6 +48,7 @@ def test_a_file_is_tuned_and_run_by_processes_that_nobody_told_their_tvm(
         (["--tuning", "autotvm"], "--tuning autotvm needs a TVM with Relay"),
         (["--trials", "3"], "--trials 3 needs a TVM with Relay"),
         (["--pad-channels"], "--pad-channels needs a TVM with Relay"),
+        (["--tf32"], "tf32=True needs a TVM with Relay"),
         (["--mixed-precision"], "mixed_precision=True needs a TVM with Relay"),
     ],
 )
@@ -64,6 +65,18 @@ def test_libraries_are_named_or_left_out(model, tmp_path, libraries, calls):
     assert main(["tune", str(model), "-o", str(tmp_path / "net.so"), *words]) == 0
     told = read_story(tmp_path / "net.so").schedule.libraries
     assert bool(told) is calls
+
+
+def test_torn_records_of_a_folder_are_told(model, tmp_path, capsys):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    (folder / "database_workload.json").write_text("[torn")
+    (folder / "database_tuning_record.json").write_text("")
+    words = ["--tuning-records", str(folder), "--libraries", "none", "--effort", "quick"]
+    assert main(["tune", str(model), *words, "-o", str(tmp_path / "net.so"), "--verbose"]) == 0
+    told = capsys.readouterr().out
+    assert f"line 1 of database_workload.json in {folder} cannot be read by TVM" in told
+    assert "records in force: 0 of " in told
 
 
 def test_the_dialect_is_that_of_the_tvm_that_would_be_imported(monkeypatch):

@@ -36,9 +36,9 @@ from tvm_ios.relax.extract import kernel_of
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.tuned_loops import IS_TUNED, database_in_force, read_records
 from tvm_ios.report.records_in_force import (
+    FolderFormat,
     KernelRecord,
     MissingReason,
-    RecordFormat,
     RecordsInForce,
 )
 from tvm_ios.runtime.artifact.decisions_file import read_given
@@ -159,9 +159,9 @@ def records_around(staged: StagedBuild) -> RecordsInForce | None:
             continue
         shapes = ["x".join(map(str, graph.tensors[each].shape)) for each in node.inputs[:2]]
         tuned = IS_TUNED in function.attrs
-        found = RecordFormat.META_SCHEDULE if tuned else MissingReason.NO_RECORD
+        found = FolderFormat.META_SCHEDULE if tuned else MissingReason.NO_RECORD
         kernels.append(
             KernelRecord(operators=(operator.name,), shapes=" * ".join(shapes), found=found)
         )
-    contexts = (RecordFormat.META_SCHEDULE,)
+    contexts = (FolderFormat.META_SCHEDULE,)
     return RecordsInForce(contexts=contexts, logs=(), kernels=tuple(kernels))

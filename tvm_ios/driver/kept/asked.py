@@ -144,12 +144,15 @@ def _kind(target: str) -> str:
 
 
 def _file_digests(files: str | Path | Sequence[str | Path] | None) -> list[str]:
-    """Path and digest of each file, in order; those of a folder by name."""
-    given = [Path(file) for file in ([files] if isinstance(files, str | Path) else files or ())]
-    several = [
-        file for each in given for file in (sorted(each.glob("*")) if each.is_dir() else [each])
+    """Path and digest of each file, in order; of a folder, those of the files in it."""
+    several = [files] if isinstance(files, str | Path) else files or ()
+    paths = [
+        each
+        for path in map(Path, several)
+        for each in (sorted(path.iterdir()) if path.is_dir() else [path])
+        if not each.is_dir()
     ]
-    return [f"{file} {file_digest(file) if file.exists() else ''}" for file in several]
+    return [f"{file} {file_digest(file) if file.exists() else ''}" for file in paths]
 
 
 def _surroundings() -> dict[str, Any]:

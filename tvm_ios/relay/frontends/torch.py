@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from tvm_ios.relay.context import reason_of
 from tvm_ios.relay.frontends.torch_converters import converters
 from tvm_ios.relay.frontends.torch_operators import missing_operators
 from tvm_ios.support.error_text import lines_that_tell
+from tvm_ios.support.torch_model import example_tensors, require_model, torch_here
 
 __all__ = [
     "change_in_place",
@@ -49,58 +49,23 @@ _TRAINING = {
 
 
 def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """A Relay module and its parameters from a model of PyTorch.
-
-    Parameters
-    ----------
-    model
-        A ``torch.nn.Module`` in evaluation mode, or a ``torch.export.ExportedProgram``. Either may
-        be quantised by ``convert_pt2e`` of torchao.
-    example_inputs
-        One tensor or a tuple of them: their shapes and data types are those of the model. Values
-        decide nothing but branches of Python, of which those taken are imported.
-
-    Returns
-    -------
-    The module, whose inputs have the names that ``forward`` gives them, those without a use
-    included, and parameters by name.
+    """A Relay module and its parameters; arguments and errors are those of the top-level function.
 
     Raises
     ------
     ModelError
         If torch is missing, the model is in training mode or cannot be traced, changes a tensor in
-        place beyond what tracing can undo, or uses an operator that TVM does not know; the
-        operators are named.
-
-    Examples
-    --------
-    >>> import torch  # doctest: +SKIP
-    >>> net = torch.nn.Conv2d(3, 8, 3).eval()  # doctest: +SKIP
-    >>> mod, params = from_torch(net, torch.randn(1, 3, 32, 32))  # doctest: +SKIP
+        place beyond what tracing can undo, or uses an operator that TVM does not know.
     """
-    torch = _torch()
-    module = model.module() if isinstance(model, torch.export.ExportedProgram) else model
-    if not isinstance(module, torch.nn.Module):
-        raise ModelError(
-            f"the model is a {type(model).__name__}; give a torch.nn.Module or a "
-            "torch.export.ExportedProgram"
-        )
-    # Graphs of torch.export have no mode: their operators say whether they train.
-    if module is model and module.training and not isinstance(module, torch.fx.GraphModule):
-        raise ModelError("the model is in training mode; call model.eval() first")
-    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else example_inputs
-    if not isinstance(given, Sequence) or not all(isinstance(x, torch.Tensor) for x in given):
-        kinds = ", ".join(type(x).__name__ for x in given) if isinstance(given, Sequence) else ""
-        raise ModelError(
-            f"example_inputs is a {type(example_inputs).__name__}"
-            f"{f' of {kinds}' if kinds else ''}; give a tensor or a tuple of tensors"
-        )
-    return from_trace(traced(module, tuple(given)), tuple(given))
+    require_model(model)
+    given = example_tensors(example_inputs)
+    module = model.module() if isinstance(model, torch_here().export.ExportedProgram) else model
+    return from_trace(traced(module, given), given)
 
 
 def traced(module: Any, example_inputs: tuple[Any, ...]) -> Any:
     """The TorchScript trace of a module, with changes in place undone as far as torch can."""
-    torch = _torch()
+    torch = torch_here()
     try:
         with torch.no_grad(), _composed_attention(torch), warnings.catch_warnings():
             # TorchScript is deprecated, and TVM 0.17 has no importer of anything younger; what
@@ -250,16 +215,6 @@ def _with_named_writes(graph: Any) -> None:
             named.output().setType(node.output().type())
             node.output().replaceAllUsesWith(named.output())
             node.destroy()
-
-
-def _torch() -> ModuleType:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise ModelError(
-            f"a model of PyTorch needs the package torch, which cannot be imported ({error}); run: "
-            "python -m pip install torch"
-        ) from error
 
 
 @contextmanager
