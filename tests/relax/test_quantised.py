@@ -10,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tvm import relax
-from tvm_ios.compile.relax_model import build_relax
 
 from tests.relax.networks import TARGET, Network, answers
+from tvm_ios.compile.built_model import build_model
+from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.quantised_products import WEIGHTS
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.plan.whole_steps import steps_of_weights
@@ -94,12 +95,12 @@ def test_what_is_rounded_lies_in_memory_as_bytes():
 @pytest.mark.parametrize("target", [VNNI, TARGET], ids=["VNNI", "none"])
 def test_outputs_are_those_of_stock_tvm_in_any_order(target):
     mod, value = network()
-    model = build_relax(mod, None, target)
+    model = build_model(mod, None, target)
     (wanted,) = answers(mod, value)
     in_order, other = sequential_schedule(model.graph), greedy_schedule(model.graph)
-    found = ran(model.lower(in_order, lanes=1), value)
+    found = ran(lower_schedule(model, in_order, lanes=1), value)
     assert is_near(found, wanted, 2 * MIDDLE.scale)
-    np.testing.assert_array_equal(ran(model.lower(other, lanes=2), value), found)
+    np.testing.assert_array_equal(ran(lower_schedule(model, other, lanes=2), value), found)
 
 
 def test_without_instructions_for_bytes_products_are_of_float32():
@@ -111,8 +112,8 @@ def test_without_instructions_for_bytes_products_are_of_float32():
 
 def test_onednn_multiplies_bytes():
     mod, value = network()
-    model = build_relax(mod, None, VNNI, libraries=(OnednnLibrary(),))
-    compiled = model.lower(lanes=2)
+    model = build_model(mod, None, VNNI, libraries=(OnednnLibrary(),))
+    compiled = lower_schedule(model, sequential_schedule(model.graph), lanes=2)
     calls = {each.operator for each in compiled.plan.launches if each.call is not None}
     whole = {each.name for each in model.graph.operators if each.whole}
     assert len(whole) == 2
@@ -131,10 +132,14 @@ def test_rows_times_weights_of_bytes():
         return net.emit(relax.op.nn.softmax(made))
 
     mod, value = network(body, (2, 6, 32))
-    model = build_relax(mod, None, VNNI, libraries=(OnednnLibrary(),))
+    model = build_model(mod, None, VNNI, libraries=(OnednnLibrary(),))
     assert [each.whole for each in model.graph.operators].count(True) == 1
     (wanted,) = answers(mod, value)
-    np.testing.assert_allclose(ran(model.lower(lanes=1), value), wanted, atol=1e-2)
+    np.testing.assert_allclose(
+        ran(lower_schedule(model, sequential_schedule(model.graph), lanes=1), value),
+        wanted,
+        atol=1e-2,
+    )
 
 
 def test_weights_that_are_no_steps_are_told_and_float32():
@@ -143,10 +148,12 @@ def test_weights_that_are_no_steps_are_told_and_float32():
         return net.emit(relax.op.nn.relu(rounded(net, made, replace(MIDDLE, scale=2.0))))
 
     mod, value = network(body)
-    model = build_relax(mod, None, VNNI)
+    model = build_model(mod, None, VNNI)
     assert model.prepared.quantised.others == ((WEIGHTS, 1),)
     (wanted,) = answers(mod, value)
-    assert is_near(ran(model.lower(lanes=1), value), wanted, 2.0)
+    assert is_near(
+        ran(lower_schedule(model, sequential_schedule(model.graph), lanes=1), value), wanted, 2.0
+    )
 
 
 def test_ties_are_rounded_to_even_by_scales_that_a_run_tells():
@@ -159,7 +166,7 @@ def test_ties_are_rounded_to_even_by_scales_that_a_run_tells():
     mod, _ = network(body, (8,))
     value = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 1.0, 2.0], "float32") * 2
     value[-1] = 5.0
-    found = ran(build_relax(mod, None, TARGET).lower(lanes=1), value)
+    found = ran(build_model(mod, None, TARGET).lower(lanes=1), value)
     np.testing.assert_array_equal(found, np.rint(value / 5))
 
 

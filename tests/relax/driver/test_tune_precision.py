@@ -9,7 +9,7 @@ import pytest
 
 import tvm_ios
 from tests.bfloat16 import needs_bfloat16
-from tests.relax.driver.test_tune import LIBRARY_LAYOUT, ran, two_convolutions
+from tests.relax.driver.test_tune import OPTIONS, ran, two_convolutions
 from tvm_ios.core.low_precision import Precision
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
@@ -32,7 +32,7 @@ def races(monkeypatch):
 
 
 def tuned(mod, tmp_path, **given):
-    options = replace(LIBRARY_LAYOUT, precision=Precision(dtype="bfloat16"))
+    options = replace(OPTIONS, precision=Precision(dtype="bfloat16"))
     return tvm_ios.tune(mod, None, options=options, lanes=1, database=tmp_path / "db", **given)
 
 

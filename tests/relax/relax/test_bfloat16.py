@@ -137,6 +137,6 @@ def test_random_networks_are_close_to_float32_in_any_order(seed):
         for found, wanted in zip(ran(compiled, value), machine, strict=True):
             np.testing.assert_array_equal(found, wanted)
     for found, wanted in zip(machine, answers(exact.module, value), strict=True):
-        assert np.abs(found - wanted).max() <= 0.05 * np.abs(wanted).max()
+        assert np.abs(found - wanted).max() <= 0.1 * np.abs(wanted).max()
     again = extract(made.module).graph.fingerprint()
     assert again == made.extraction.graph.fingerprint()

@@ -66,7 +66,11 @@ def prepare(
     """Module that is prepared, with images in the layout that a library is fastest in."""
     del sink  # nothing moves in front of concatenations
     layout = next((each.image_layout for each in libraries if each.image_layout), None)
-    return prepare_module(mod, params, target, image_layout=layout)
+    try:
+        return prepare_module(mod, params, target, image_layout=layout)
+    # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
+    except (RuntimeError, ValueError):
+        return prepare_module(mod, params, target)
 
 
 def prepare_unless_done(

@@ -46,11 +46,11 @@ def call(tmp_path):
 def priced(monkeypatch, times_ns):
     """Let convolutions take times by their layouts."""
 
-    def library_ns(functions, *_):
+    def library_ns(_self, functions, _libraries):
         found = [function and function.calls[0].attribute("data_layout") for function in functions]
         return [times_ns.get(each) for each in found]
 
-    monkeypatch.setattr(relax_layout, "library_ns", library_ns)
+    monkeypatch.setattr(MeasuringCall, "library_ns", library_ns)
 
 
 @pytest.mark.parametrize("kept", ["NHWC", "NCHW8c"])
