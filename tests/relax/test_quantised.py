@@ -17,7 +17,7 @@ from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.quantised_products import WEIGHTS
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.plan.whole_steps import steps_of_weights
-from tvm_ios.relax.notes import functions_of
+from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
@@ -67,6 +67,11 @@ def network(body=convolutions, shape=(1, 16, 8, 8)):
     return net.build(body), net.value()
 
 
+def in_order(model, value):
+    """Output of one lane, one operator after another."""
+    return ran(lower_schedule(model, sequential_schedule(model.graph), lanes=1), value)
+
+
 def ran(compiled, value):
     with compiled.executor(options=LaneOptions(oversubscribe=True)) as executor:
         executor.run(x=value)
@@ -97,8 +102,7 @@ def test_outputs_are_those_of_stock_tvm_in_any_order(target):
     mod, value = network()
     model = build_model(mod, None, target)
     (wanted,) = answers(mod, value)
-    in_order, other = sequential_schedule(model.graph), greedy_schedule(model.graph)
-    found = ran(lower_schedule(model, in_order, lanes=1), value)
+    found, other = in_order(model, value), greedy_schedule(model.graph)
     assert is_near(found, wanted, 2 * MIDDLE.scale)
     np.testing.assert_array_equal(ran(lower_schedule(model, other, lanes=2), value), found)
 
@@ -136,7 +140,7 @@ def test_rows_times_weights_of_bytes():
     assert [each.whole for each in model.graph.operators].count(True) == 1
     (wanted,) = answers(mod, value)
     np.testing.assert_allclose(
-        ran(lower_schedule(model, sequential_schedule(model.graph), lanes=1), value),
+        in_order(model, value),
         wanted,
         atol=1e-2,
     )
@@ -151,9 +155,7 @@ def test_weights_that_are_no_steps_are_told_and_float32():
     model = build_model(mod, None, VNNI)
     assert model.prepared.quantised.others == ((WEIGHTS, 1),)
     (wanted,) = answers(mod, value)
-    assert is_near(
-        ran(lower_schedule(model, sequential_schedule(model.graph), lanes=1), value), wanted, 2.0
-    )
+    assert is_near(in_order(model, value), wanted, 2.0)
 
 
 def test_ties_are_rounded_to_even_by_scales_that_a_run_tells():
@@ -166,7 +168,7 @@ def test_ties_are_rounded_to_even_by_scales_that_a_run_tells():
     mod, _ = network(body, (8,))
     value = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 1.0, 2.0], "float32") * 2
     value[-1] = 5.0
-    found = ran(build_model(mod, None, TARGET).lower(lanes=1), value)
+    found = in_order(build_model(mod, None, TARGET), value)
     np.testing.assert_array_equal(found, np.rint(value / 5))
 
 

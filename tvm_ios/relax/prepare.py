@@ -134,6 +134,8 @@ def prepare(
             transform.EliminateCommonSubexpr(),
             legalize_noted,
             fold_constants,
+            # What nobody reads would keep TVM from fusing what it reads.
+            transform.DeadCodeElimination(),
             transform.AnnotateTIROpPattern(),
             keep_gates_apart,
             transform.FuseOps(),

@@ -72,7 +72,7 @@ def test_float32_is_kept_with_its_reason(races, tmp_path):
     assert told.reason == "it is 0.50 times as fast, no gain beyond the noise"
     for model in (strict, slow):
         assert model.schedule.low is None
-        np.testing.assert_allclose(ran(model, value), answer, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(ran(model, value), answer, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
