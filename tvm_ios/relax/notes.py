@@ -21,10 +21,10 @@ from tvm import relax, topi
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ModelError
-from tvm_ios.relax.convolutions import LOWERED
 from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
-from tvm_ios.relax.quantised import stored_type_of
-from tvm_ios.relax.stored_arithmetic import rounded, written
+from tvm_ios.relax.stored.arithmetic import rounded, written
+from tvm_ios.relax.stored.quantised import stored_type_of
+from tvm_ios.relax.transforms.convolutions import LOWERED
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [

@@ -18,19 +18,19 @@ from tvm import relax
 from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.quantised_products import QuantisedProducts
 from tvm_ios.errors import ModelError
-from tvm_ios.relax.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
-from tvm_ios.relax.fold import fold_constants
-from tvm_ios.relax.gates import keep_gates_apart
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors
-from tvm_ios.relax.moves import with_fewer_moves, with_whole_ranks
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
-from tvm_ios.relax.quantised import in_numbers, is_quantised
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
+from tvm_ios.relax.stored.bfloat16 import in_bfloat16, low_values
+from tvm_ios.relax.stored.quantised import in_numbers, is_quantised
+from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.transforms.fold import fold_constants
+from tvm_ios.relax.transforms.gates import keep_gates_apart
+from tvm_ios.relax.transforms.moves import with_fewer_moves, with_whole_ranks
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
-from tvm_ios.relax.whole_numbers import in_whole_numbers
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [

@@ -12,7 +12,6 @@ from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.bfloat16 import low_values
 from tvm_ios.relax.build import StagedBuild
 from tvm_ios.relax.build import build as build_module
 from tvm_ios.relax.extract import Extraction, extract
@@ -24,6 +23,7 @@ from tvm_ios.relax.prepare import prepare as partitioned
 from tvm_ios.relax.prepare import prepare as prepare_module
 from tvm_ios.relax.rewrite import rewrite_extraction as partition
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
+from tvm_ios.relax.stored.bfloat16 import low_values
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.tuned_loops import digest_in_force as records_digest
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary

@@ -1,8 +1,8 @@
 """Quantised models before fusing: models of float32 in which some numbers are rounded.
 
 What a kernel rounds, it says in its attribute ``tvm_ios_rounds``, and in its note as the operator
-``tvm_ios.fake_quantize``. After fusing, :mod:`tvm_ios.relax.whole_numbers` keeps such numbers in
-memory as the whole numbers that stand for them.
+``tvm_ios.fake_quantize``. After fusing, :mod:`tvm_ios.relax.stored.whole_numbers` keeps such
+numbers in memory as the whole numbers that stand for them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ import tvm
 from tvm import relax
 
 from tests.relax.networks import Network
-from tvm_ios.relax.fold import fold_constants
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
+from tvm_ios.relax.transforms.fold import fold_constants
 
 
 def folded(mod, how):

@@ -21,7 +21,7 @@ from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import WHOLE, Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
 from tvm_ios.relax.notes import FAKE_QUANTIZE, noted_function, with_notes
-from tvm_ios.relax.stored_arithmetic import number, written
+from tvm_ios.relax.stored.arithmetic import number, written
 from tvm_ios.relax.straight_line import Made, expression_of
 
 __all__ = ["StoredCall", "with_stored_types"]

@@ -13,7 +13,7 @@ from tvm_ios.core.stored_type import IN_BFLOAT16
 from tvm_ios.plan.data_type import bfloat16_bits
 from tvm_ios.relax.extract import Extraction, functions_of
 from tvm_ios.relax.ir import Constant, is_call_tir
-from tvm_ios.relax.stored_types import StoredCall, with_stored_types
+from tvm_ios.relax.stored.types_in_memory import StoredCall, with_stored_types
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 
 __all__ = ["PRODUCTS", "PRODUCT_WORDS", "arguments_of", "in_bfloat16", "is_made", "low_values"]

@@ -5,7 +5,7 @@ from tvm import relax
 
 from tests.relax.networks import Network
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
-from tvm_ios.relax.moves import with_fewer_moves, with_whole_ranks
+from tvm_ios.relax.transforms.moves import with_fewer_moves, with_whole_ranks
 
 
 def calls(body, *shape: int) -> list[str]:

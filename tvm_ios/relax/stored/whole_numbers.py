@@ -11,11 +11,11 @@ from tvm import relax
 
 from tvm_ios.core.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
 from tvm_ios.core.stored_type import StoredType
-from tvm_ios.relax.bfloat16 import PRODUCT_WORDS, PRODUCTS, arguments_of, is_made
 from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.notes import MOVING, rounded_type
-from tvm_ios.relax.stored_types import StoredCall, with_stored_types
+from tvm_ios.relax.stored.bfloat16 import PRODUCT_WORDS, PRODUCTS, arguments_of, is_made
+from tvm_ios.relax.stored.types_in_memory import StoredCall, with_stored_types
 from tvm_ios.relax.straight_line import leaves
 
 __all__ = ["in_whole_numbers"]

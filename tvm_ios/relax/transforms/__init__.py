@@ -1,0 +1,1 @@
+"""Changes of a model in Relax before its kernels are fused."""
