@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ios.core.low_precision import BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16
 from tvm_ios.errors import HostError
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 

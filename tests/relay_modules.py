@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay import prepare
 from tvm_ios.relay.dataflow import all_calls, kernel_calls
 from tvm_ios.relay.functions.quantised import fake_quantize

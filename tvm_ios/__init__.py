@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tvm_ios.compile.model import CompiledModel
     from tvm_ios.compile.shapes import CompiledShapes
     from tvm_ios.core.conversion import Conversion
-    from tvm_ios.core.low_precision import Precision
+    from tvm_ios.core.precision.low_precision import Precision
     from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
     from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
     from tvm_ios.driver.chain.simple_tvm import SimpleTVM
@@ -79,7 +79,7 @@ _HOMES = {
     "MeasureOptions": "tvm_ios.measure.sampling",
     "ModeOptions": "tvm_ios.measure.machine_mode",
     "MultiStreamGraphModule": "tvm_ios.runtime.cpu.graph_module",
-    "Precision": "tvm_ios.core.low_precision",
+    "Precision": "tvm_ios.core.precision.low_precision",
     "SearchOptions": "tvm_ios.search.options",
     "ShapesModule": "tvm_ios.runtime.cpu.shapes_module",
     "SimpleTVM": "tvm_ios.driver.chain.simple_tvm",

@@ -15,7 +15,7 @@ from tests.json_places import places
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import (
     SCHEDULE_VERSION,
     InterOpSchedule,

@@ -12,7 +12,7 @@ from tests.bfloat16 import needs_bfloat16
 from tests.driver.test_tune import COMPARE, MEASURE
 from tvm_ios.cli.main import main
 from tvm_ios.core import precision_outcome
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.driver.tune import TuneCall, tune_race
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison

@@ -8,7 +8,7 @@ import tvm
 from tvm import te, tir
 
 from tests.bfloat16 import nearest, widened
-from tvm_ios.core.stored_type import IN_BFLOAT16, StoredType
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16, StoredType
 from tvm_ios.host import has_bfloat16, host_target
 from tvm_ios.kernels.stored_types import with_stored_types
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tvm
 
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.passes.partition_stages import PartitionStages
 from tvm_ios.passes.prepare_module import PrepareModule

@@ -14,7 +14,7 @@ from tvm import relay
 import tvm_ios
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import ScheduleError

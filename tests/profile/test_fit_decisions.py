@@ -12,7 +12,7 @@ from tvm import relay
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
-from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate

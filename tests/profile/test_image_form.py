@@ -14,8 +14,8 @@ from tvm import relay
 from tests.relay_modules import typed
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
-from tvm_ios.core.low_precision import Precision
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import Precision
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.devices.traits import CPU
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.image_form import cheapest_form

@@ -14,8 +14,8 @@ from tvm import relax
 from tests.relax.networks import TARGET, Network, answers
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.quantised_products import WEIGHTS
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.quantised_products import WEIGHTS
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.plan.whole_steps import steps_of_weights
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.prepare import prepare

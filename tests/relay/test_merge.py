@@ -12,8 +12,8 @@ from tvm import relay
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.core.schedule import InterOpSchedule, Stage, Strategy
-from tvm_ios.core.stored_type import StoredType
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.placement import SliceView
 from tvm_ios.relay.build import build

@@ -27,8 +27,8 @@ from tvm_ios.cli.measuring import (
     take_dialect,
 )
 from tvm_ios.core.conversion import ACCUMULATORS, LAYOUTS
-from tvm_ios.core.low_precision import PRECISIONS
 from tvm_ios.core.parts import named_models, require_part_names
+from tvm_ios.core.precision.low_precision import PRECISIONS
 from tvm_ios.driver.config import TuneConfig
 from tvm_ios.driver.dialects.relax_options import (
     NO_TUNER,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 
 __all__ = ["AttributeValue", "FusedFunction", "PrimitiveCall", "TensorType"]
 

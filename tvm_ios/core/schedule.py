@@ -8,7 +8,7 @@ from enum import Enum
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.errors import ScheduleError
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 

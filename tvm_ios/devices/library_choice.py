@@ -12,7 +12,7 @@ from functools import cache
 
 import tvm
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.runtime.libraries.known import known_libraries, require_names

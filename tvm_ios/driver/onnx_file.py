@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from tvm_ios.core.tensor_size import require_size
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_weights import find_weights, open_weights, without_weights
 from tvm_ios.driver.open_dimensions import ANY_RANK, OpenInput, static_shapes
@@ -22,7 +23,6 @@ from tvm_ios.errors import HostError, ModelError
 from tvm_ios.onnx.rest import INSTALL_RUNTIME, REFUSE, Rest, runtime_is_here
 from tvm_ios.support.error_text import lines_that_tell
 from tvm_ios.support.extras import install_command
-from tvm_ios.support.tensor_size import require_size
 
 __all__ = ["ONNX_SUFFIX", "OnnxFile", "is_onnx_model", "is_onnx_path"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tvm_ios.core.tensor_size import require_size
 from tvm_ios.errors import ModelError
 from tvm_ios.support.error_text import lines_that_tell
-from tvm_ios.support.tensor_size import require_size
 
 __all__ = ["find_weights", "open_weights", "weight_files", "without_weights"]
 

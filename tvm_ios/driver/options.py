@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from tvm_ios.core.conversion import Conversion
-from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
 from tvm_ios.driver.effort import LEVELS, Effort
 from tvm_ios.errors import OptionError

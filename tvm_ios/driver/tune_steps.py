@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
-from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome, promised_speedup
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.part_times import PartTimes

@@ -14,8 +14,8 @@ from tvm import tir
 from tvm.target.codegen import target_has_features
 from tvm.tir.stmt_functor import ir_transform, post_order_visit
 
-from tvm_ios.core.low_precision import FLOAT32
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.low_precision import FLOAT32
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.kernels.whole_numbers import filled, lanes_of, like, number_of, steps_of
 
 __all__ = ["with_stored_types"]

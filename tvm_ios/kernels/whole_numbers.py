@@ -6,7 +6,7 @@ import numpy as np
 import tvm
 from tvm import tir
 
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 
 __all__ = ["filled", "lanes_of", "like", "number_of", "steps_of"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tvm_ios.core.tensor_size import require_size
 from tvm_ios.errors import ModelError
-from tvm_ios.support.tensor_size import require_size
 
 __all__ = ["make_dense"]
 

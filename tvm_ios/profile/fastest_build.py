@@ -14,8 +14,8 @@ import numpy as np
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
-from tvm_ios.core.low_precision import Precision
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.low_precision import Precision
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import ModelError, OptionError, OutOfTimeError

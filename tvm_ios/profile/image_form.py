@@ -16,8 +16,8 @@ from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
-from tvm_ios.core.low_precision import Precision
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import Precision
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls

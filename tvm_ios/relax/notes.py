@@ -19,7 +19,7 @@ import tvm
 from tvm import relax, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.stored.arithmetic import rounded, written

@@ -15,8 +15,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.quantised_products import QuantisedProducts
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.quantised_products import QuantisedProducts
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import Extraction, extract, is_prepared
 from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static_tensors

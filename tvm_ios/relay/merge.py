@@ -16,10 +16,10 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.merge_outputs import MergeOutputs
 from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.merge_effects import stage_outputs
 from tvm_ios.plan.merged_weight import merged_weight

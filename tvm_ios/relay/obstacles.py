@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.graph import Obstacle
-from tvm_ios.support.tensor_size import require_size
+from tvm_ios.core.tensor_size import require_size
 
 __all__ = [
     "find_obstacles",

@@ -18,8 +18,8 @@ from tvm.ir.transform import PassContext, Sequential
 from tvm.target.codegen import target_has_features
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.quantised_products import QuantisedProducts
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.quantised_products import QuantisedProducts
 from tvm_ios.errors import OptionError
 from tvm_ios.host import has_bfloat16
 from tvm_ios.relay.constants import equal_constants

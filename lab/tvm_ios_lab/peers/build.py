@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.support.whole_file import write_text
 from tvm_ios_lab.peers.errors import PeerError
 

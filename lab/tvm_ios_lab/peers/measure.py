@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.errors import TvmIosError
 from tvm_ios.host import core_to_core_ns, default_lanes
 from tvm_ios.measure.compare import CompareOptions, compare

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import openvino as ov
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios_lab.peers.network import Case, Floats
 from tvm_ios_lab.peers.peer import Contestant, Peer
 

@@ -8,7 +8,7 @@ from enum import Enum
 from importlib import import_module
 from pathlib import Path
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
 from tvm_ios_lab.peers.build import Build
 from tvm_ios_lab.peers.errors import PeerError
 from tvm_ios_lab.peers.network import Case

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios_lab.bench.records import BenchmarkRecord
 from tvm_ios_lab.peers.record import FLOOR_MS, IN_TURN, KERNELS, PRECISION, SCHEDULE
 

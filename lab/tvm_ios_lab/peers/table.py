@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ios.core.low_precision import FLOAT32
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.errors import TvmIosError
 from tvm_ios.report.table import Table
 from tvm_ios.support.whole_file import write_text

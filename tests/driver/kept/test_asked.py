@@ -8,7 +8,7 @@ import pytest
 
 from tests.driver.kept.conftest import export
 from tvm_ios.core.conversion import Conversion
-from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.driver.build_options import BuildOptions, DatabaseOptions
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.store import KeptResults

@@ -10,8 +10,8 @@ import pytest
 
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.low_precision import BFLOAT16, Precision
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.low_precision import BFLOAT16, Precision
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.profile.precision import low_build
 from tvm_ios.profile.precision.low_build import relative_errors
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.low_values import LowValues
+from tvm_ios.core.precision.low_values import LowValues
 from tvm_ios.devices.traits import CPU
 from tvm_ios.profile.precision.regions import CONVERSION_NS, RegionCosts
 

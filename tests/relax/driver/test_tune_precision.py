@@ -10,7 +10,7 @@ import pytest
 import tvm_ios
 from tests.bfloat16 import needs_bfloat16
 from tests.relax.driver.test_tune import OPTIONS, ran, two_convolutions
-from tvm_ios.core.low_precision import Precision
+from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.errors import HostError, OptionError
 from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice

@@ -8,7 +8,7 @@ from tvm import relax
 
 from tests.relax.networks import TARGET, Network
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.relax.convolution import describe_convolution, match_convolution
 from tvm_ios.relax.prepare import prepare
 

@@ -9,7 +9,7 @@ import pytest
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.relay.functions.stored_types import with_stored_types
 

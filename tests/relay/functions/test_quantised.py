@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_outputs
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.functions.quantised import (
     dequantize,
     fake_quantize,

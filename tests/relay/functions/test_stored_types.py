@@ -6,7 +6,7 @@ import tvm
 from tvm import relay
 
 from tests.relay_modules import typed
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.relay.functions.stored_types import computed_in_float32, with_stored_types
 
 SHAPE = (2, 8)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tvm import relay
 
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.plan.placement import ConcatView, SliceView
 from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.functions.views import view_of

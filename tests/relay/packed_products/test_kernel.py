@@ -11,7 +11,7 @@ from tvm import relay
 
 from tests.relay.schedules.kernel import TARGET, run
 from tests.relay_modules import typed
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.kernels import LoweredKernel
 from tvm_ios.relay import own_kernels
 from tvm_ios.relay.context import tvm_pipeline

@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, softmax, typed
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.own_kernels import own_kernel
 from tvm_ios.relay.row_kernels import row_kernel

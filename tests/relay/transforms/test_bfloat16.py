@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.bfloat16 import nearest
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.transforms.bfloat16 import low_values, rounded_constant

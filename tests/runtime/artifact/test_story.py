@@ -12,7 +12,7 @@ import pytest
 from tests.operator_graphs import op
 from tests.runtime.artifact.test_footer import IDENTITY
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact import story
 from tvm_ios.runtime.artifact.footer import append_footer, read_footer, read_story

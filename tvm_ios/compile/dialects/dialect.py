@@ -10,8 +10,8 @@ import tvm
 
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.low_values import LowValues
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.low_values import LowValues
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.low_precision import LowPrecision
 from tvm_ios.core.matching.graph_matching import matching
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule, LibraryOperators, Stage, Strategy
 
 __all__ = ["transferred"]

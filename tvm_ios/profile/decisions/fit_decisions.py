@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.core.low_precision import Precision
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.low_precision import Precision
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError

@@ -10,7 +10,7 @@ import numpy as np
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import ImageForm
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ScheduleError
 from tvm_ios.host import cached_libinfo

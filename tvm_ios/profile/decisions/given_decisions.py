@@ -11,7 +11,7 @@ from functools import partial
 
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.dialects.dialect import dialect_here
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.measure.comparison import Comparison

@@ -10,7 +10,7 @@ import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.core.image_layouts import ImageForm
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.targets import require_known_target, traits_for_target
 from tvm_ios.host import host_target

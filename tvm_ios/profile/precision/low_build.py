@@ -18,8 +18,8 @@ import numpy as np
 from tvm_ios.compile.built_model import BuiltModel
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, Precision
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, Precision
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.profile.build_choice import choose_build
 from tvm_ios.profile.in_time.first_answer import answer_with

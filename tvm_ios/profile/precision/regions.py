@@ -15,8 +15,8 @@ from typing import Any
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.least_cut import least_cut
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.low_values import LowValues
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.low_values import LowValues
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary

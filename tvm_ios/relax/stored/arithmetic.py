@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx, topi
 
-from tvm_ios.core.low_precision import FLOAT32
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.low_precision import FLOAT32
+from tvm_ios.core.precision.stored_type import StoredType
 
 __all__ = ["number", "rounded", "written"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, LowPrecision
-from tvm_ios.core.low_values import LowOperator, LowValues
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, LowPrecision
+from tvm_ios.core.precision.low_values import LowOperator, LowValues
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.plan.data_type import bfloat16_bits
 from tvm_ios.relax.extract import Extraction, functions_of
 from tvm_ios.relax.ir import Constant, is_call_tir

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax, te, topi
 
 from tvm_ios.core.fused_function import FusedFunction, TensorType
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import WHOLE, Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables

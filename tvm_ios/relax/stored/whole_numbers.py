@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_ios.core.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.notes import MOVING, rounded_type

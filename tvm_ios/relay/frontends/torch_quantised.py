@@ -12,7 +12,7 @@ from typing import Any
 from tvm import relay
 from tvm.relay.frontend.pytorch import PyTorchOpConverter, _convert_dtype_value
 
-from tvm_ios.core.stored_type import LIMITS, StoredType
+from tvm_ios.core.precision.stored_type import LIMITS, StoredType
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.frontends.exact_arithmetic import limited_steps
 from tvm_ios.relay.frontends.torch_layers import Converter

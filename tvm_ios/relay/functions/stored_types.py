@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 import tvm
 from tvm import relay
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32
-from tvm_ios.core.stored_type import IN_BFLOAT16, StoredType
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16, StoredType
 from tvm_ios.relay.dataflow import copy_call, is_call_of, rebuild, resolve_field
 from tvm_ios.relay.functions.quantised import (
     DEQUANTIZE,

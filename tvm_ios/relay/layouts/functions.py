@@ -12,7 +12,7 @@ from math import prod
 from tvm import relay
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.dataflow import is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.transforms.channel_padding import MOST_WORK

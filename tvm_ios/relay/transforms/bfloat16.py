@@ -12,9 +12,9 @@ from collections.abc import Iterable
 import tvm
 from tvm import relay
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, LowPrecision
-from tvm_ios.core.low_values import LowOperator, LowValues
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, LowPrecision
+from tvm_ios.core.precision.low_values import LowOperator, LowValues
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.plan.data_type import bfloat16_bits
 from tvm_ios.relay.constants import values_of
 from tvm_ios.relay.dataflow import (

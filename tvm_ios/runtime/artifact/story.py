@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.parts import Part
-from tvm_ios.core.precision_outcome import PrecisionOutcome
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import ArtifactError, GraphError, ScheduleError
 from tvm_ios.runtime.artifact.evidence import Evidence, TracedRuns

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean
 
-from tvm_ios.core.low_precision import BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16
 from tvm_ios.errors import TvmIosError
 from tvm_ios.measure.comparison import Speedup
 from tvm_ios.report.table import Table

@@ -10,8 +10,8 @@ from tests.bfloat16 import nearest, widened
 from tests.relax.networks import TARGET, Network, answers, random_network, squeezenet
 from tvm_ios.compile.built_model import build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.relax.extract import extract, functions_of
 from tvm_ios.relax.prepare import in_precision, prepare, with_low_precision
 from tvm_ios.relax.stored.bfloat16 import low_values

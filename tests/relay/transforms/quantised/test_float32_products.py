@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.relay_modules import quantised_images
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.relay.transforms.quantised.float32_products import INPUTS, SHARED, WEIGHTS

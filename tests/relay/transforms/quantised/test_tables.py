@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from tests.relay.schedules.kernel import lower, run
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.functions.quantised import dequantize, fake_quantize, quantize
 from tvm_ios.relay.functions.stored_types import typed
 from tvm_ios.relay.transforms.quantised.tables import table_of, with_table

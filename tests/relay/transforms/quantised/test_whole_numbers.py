@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 
 from tests.stock import stock_outputs
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.build import build
 from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.quantised import (

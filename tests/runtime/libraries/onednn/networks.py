@@ -16,7 +16,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 from tests.stock import stock_executor
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.stored_type import IN_BFLOAT16
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay.dataflow import all_calls, rebuild, with_body
 from tvm_ios.relay.functions.stored_types import with_stored_types

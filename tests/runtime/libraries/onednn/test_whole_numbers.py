@@ -12,7 +12,7 @@ from tvm import relay
 from tests.runtime.libraries.onednn.prepared import cut_every_call
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.prepare import PRODUCTS_OF_BYTES, prepare

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_ios.core.low_precision import FLOAT32
-from tvm_ios.core.stored_type import LIMITS
+from tvm_ios.core.precision.low_precision import FLOAT32
+from tvm_ios.core.precision.stored_type import LIMITS
 from tvm_ios.plan.whole_steps import MOST, NEAR, steps_of_weights
 from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tvm import relay
 
-from tvm_ios.core.quantised_products import INPUTS, WEIGHTS
+from tvm_ios.core.precision.quantised_products import INPUTS, WEIGHTS
 from tvm_ios.relay.dataflow import all_calls, is_call_of, local_function, producers_of
 from tvm_ios.relay.extract import Extraction
 from tvm_ios.relay.functions.quantised import DEQUANTIZE

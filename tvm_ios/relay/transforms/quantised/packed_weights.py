@@ -15,8 +15,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.core.low_precision import FLOAT32
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.low_precision import FLOAT32
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.constants import constant, equal_constants, values_of
 from tvm_ios.relay.dataflow import (
     all_calls,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.constants import constant, is_scalar, values_of
 from tvm_ios.relay.dataflow import all_calls, graph_order, is_call_of
 from tvm_ios.relay.functions.quantised import DEQUANTIZE, FAKE_QUANTIZE, QUANTIZE, stored_type_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import tvm
 from tvm import relay
 
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.dataflow import (
     all_calls,
     copy_call,

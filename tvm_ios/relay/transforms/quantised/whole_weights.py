@@ -19,8 +19,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_ios.core.low_precision import FLOAT32
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.low_precision import FLOAT32
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.plan.whole_steps import steps_of_weights
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.dataflow import (

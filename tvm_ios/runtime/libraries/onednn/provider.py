@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.low_precision import BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16
 from tvm_ios.host.onednn_files import onednn_files
 from tvm_ios.plan.library_call import LibraryName
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from tvm import relay
 
-from tvm_ios.core.stored_type import LIMITS, StoredType
+from tvm_ios.core.precision.stored_type import LIMITS, StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.values import constant, dtype_of, extents, required
 from tvm_ios.relay.frontends.exact_arithmetic import limited_steps

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.core.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.matching.gates import read_gate
 from tvm_ios.runtime.libraries.onednn.matching.tanh_gelu import read_tanh_gelu

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.stored_type import LIMITS, StoredType
+from tvm_ios.core.precision.stored_type import LIMITS, StoredType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Primitive, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.tensors import CHANNELS_LAST
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from tvm_ios.core.tensor_size import require_size
 from tvm_ios.errors import ModelError
-from tvm_ios.support.tensor_size import require_size
 
 
 def test_the_memory_is_the_bound():

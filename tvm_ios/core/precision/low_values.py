@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tvm_ios.core.low_precision import LowPrecision
+from tvm_ios.core.precision.low_precision import LowPrecision
 
 __all__ = ["LowOperator", "LowValues"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.operator_graphs import op
 from tvm_ios.core.graph import OperatorGraph
-from tvm_ios.core.quantised_products import QuantisedProducts
+from tvm_ios.core.precision.quantised_products import QuantisedProducts
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.search.baselines import sequential_schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_ios.core.low_precision import BFLOAT16
+from tvm_ios.core.precision.low_precision import BFLOAT16
 
 __all__ = ["IN_BFLOAT16", "LIMITS", "StoredType"]
 

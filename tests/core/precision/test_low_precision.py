@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.core.low_precision import PRECISIONS, LowPrecision, Precision
+from tvm_ios.core.precision.low_precision import PRECISIONS, LowPrecision, Precision
 from tvm_ios.errors import OptionError
 
 LOW = Precision(dtype="bfloat16", max_relative_error=0.01)

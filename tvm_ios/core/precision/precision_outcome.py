@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tvm_ios.core.low_precision import BFLOAT16, FLOAT32, Precision
+from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, Precision
 
 __all__ = ["PrecisionOutcome", "promised_speedup"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_ios.core.low_precision import LowPrecision
-from tvm_ios.core.low_values import LowOperator, LowValues
+from tvm_ios.core.precision.low_precision import LowPrecision
+from tvm_ios.core.precision.low_values import LowOperator, LowValues
 
 
 def op(*reads, product=False, **facts):

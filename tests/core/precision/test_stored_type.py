@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ios.core.stored_type import IN_BFLOAT16, StoredType
+from tvm_ios.core.precision.stored_type import IN_BFLOAT16, StoredType
 
 
 def test_steps_are_counted_from_zero():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_ios.core.precision_outcome import PrecisionOutcome, promised_speedup
+from tvm_ios.core.precision.precision_outcome import PrecisionOutcome, promised_speedup
 
 KEPT = PrecisionOutcome(
     dtype="bfloat16", operators=9, back=2, errors=(0.0035, 0.001), speedup=1.9, inputs_given=False

@@ -1,0 +1,1 @@
+"""Types that values have in memory, and how far off results may be."""
