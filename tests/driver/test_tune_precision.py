@@ -11,7 +11,7 @@ import tvm_ios
 from tests.bfloat16 import needs_bfloat16
 from tests.driver.test_tune import COMPARE, MEASURE
 from tvm_ios.cli.main import main
-from tvm_ios.core import precision_outcome
+from tvm_ios.core.precision import precision_outcome
 from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.driver.tune import TuneCall, tune_race
 from tvm_ios.errors import HostError, OptionError
