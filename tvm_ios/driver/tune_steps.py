@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import Part
 from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision.precision_outcome import PrecisionOutcome, promised_speedup
+from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.driver.options import TuneOptions
+from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.part_times import PartTimes
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.find_schedules import ScheduledBuild
-from tvm_ios.profile.last_race import Racer
+from tvm_ios.profile.last_race import Racer, fitting_racers, racers_of
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.report.records_in_force import RecordsInForce
@@ -28,7 +31,7 @@ from tvm_ios.runtime.cpu.part_times import part_times
 if TYPE_CHECKING:
     from tvm_ios.tuning.tuned_kernels import TunedKernels
 
-__all__ = ["UNTUNED", "TuneRace", "TuneSteps"]
+__all__ = ["UNTUNED", "TuneRace", "TuneSteps", "racers_of_call"]
 
 PARTS_S = 0.5
 """Seconds that timing parts alone may take, for small networks about what it takes."""
@@ -43,10 +46,25 @@ _LOG = logging.getLogger(__name__)
 
 
 class TuneDialect(Protocol):
-    """What the end of a call asks of a dialect; a module of ``driver/dialects/``."""
+    """Dialect as the end of a ``tune`` asks it; a module of ``driver/dialects/``."""
 
     def records_around(self, staged: Any) -> RecordsInForce | None:
         """Tuning records that contexts around the call hold for a build; None without any."""
+
+
+def racers_of_call(
+    main: ScheduledBuild,
+    decided: GivenDecisions,
+    parts: Sequence[Part],
+    memory: MemoryLimit,
+    session: MeasuringSession,
+    call: MeasuringCall,
+) -> dict[Contestant, Racer]:
+    """Contestants of a search, of parts that are timed alone and of given decisions, which fit."""
+    racers = racers_of(main, session, call)
+    racers |= part_contestant(racers, main, parts, call)
+    racers |= decided.racers(racers, main, session, call)
+    return fitting_racers(memory.fitting(racers), main.sequential_ns, call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

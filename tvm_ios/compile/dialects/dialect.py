@@ -48,7 +48,7 @@ class Prepared(Protocol):
 
 
 class Dialect(Protocol):
-    """What everybody above the rooms of the dialects asks of one; a module of this folder."""
+    """Dialect as everybody above ``relay/`` and ``relax/`` asks it; a module of this folder."""
 
     def resolve_target(self, target: Any) -> tvm.target.Target:
         """Target in TVM's form; ModelError if TVM does not have it."""

@@ -15,7 +15,7 @@ __all__ = ["LowOperator", "LowValues"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowOperator:
-    """What one operator could read and write as bfloat16."""
+    """Operator of a model of float32, and what of it could be bfloat16."""
 
     able: bool
     """True if it may read and write float32 as bfloat16."""
@@ -42,7 +42,7 @@ class LowValues:
     """Operators that make results of the model, which stay float32."""
 
     def most(self, kept: Collection[int] = (), exact: Collection[int] = ()) -> LowPrecision:
-        """As many values as possible. A view and what it is a view of are of one type.
+        """Most values that may be bfloat16; a view has the type of what it is a view of.
 
         Parameters
         ----------

@@ -20,14 +20,13 @@ from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
-from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import TuneRace, TuneSteps
+from tvm_ios.driver.tune_steps import TuneRace, TuneSteps, racers_of_call
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.in_time.early_answers import EarlyAnswers
-from tvm_ios.profile.last_race import evidence_of, fitting_racers, racers_of, run_last_race
+from tvm_ios.profile.last_race import evidence_of, run_last_race
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.low_build import in_low_precision
 from tvm_ios.profile.within_memory import MemoryLimit
@@ -123,10 +122,7 @@ def _tune_race(
         )
         decided = fitting.of(files)
         main = schedule_build(built, session, call, search)
-        racers = racers_of(main, session, call)
-        racers |= decided.racers(racers, main, session, call)
-        racers |= part_contestant(racers, main, call.answers.parts, call)
-        racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
+        racers = racers_of_call(main, decided, call.answers.parts, memory, session, call)
         raced = run_last_race(racers, session, call)
         evidence = evidence_of(raced, racers, session, call, (), search.deadlines_ms)
     steps = TuneSteps(

@@ -20,9 +20,8 @@ from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.kept.tune_call import TuneCall
-from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import UNTUNED, TuneRace, TuneSteps
+from tvm_ios.driver.tune_steps import UNTUNED, TuneRace, TuneSteps, racers_of_call
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
@@ -36,7 +35,6 @@ from tvm_ios.profile.last_race import (
     Racer,
     compiled_racers,
     evidence_of,
-    fitting_racers,
     racers_of,
     run_last_race,
 )
@@ -191,12 +189,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
             )
             decided = fitting.of(files)
             main = schedule_build(built, session, call, search)
-            racers = racers_of(main, session, call)
             # Parts are timed alone on this machine only.
             local_parts = () if options.device.is_remote else call.answers.parts
-            racers |= part_contestant(racers, main, local_parts, call)
-            racers |= decided.racers(racers, main, session, call)
-            racers = fitting_racers(memory.fitting(racers), main.sequential_ns, call)
+            racers = racers_of_call(main, decided, local_parts, memory, session, call)
             if tuned is not None:
                 compiled_racers(racers, call)
         if tuned is not None and tuned.layout is not None:
