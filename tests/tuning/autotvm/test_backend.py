@@ -16,7 +16,13 @@ from tvm import autotvm, relay
 from tvm_ios.errors import OptionError, TuningError
 from tvm_ios.models import nasnet_small
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
-from tvm_ios.tuning.autotvm.tasks import Layout, blocks_of, config_blocks, extract_tasks
+from tvm_ios.tuning.autotvm.tasks import (
+    Layout,
+    blocks_of,
+    config_blocks,
+    default_candidate,
+    extract_tasks,
+)
 from tvm_ios.tuning.device_options import DeviceOptions
 from tvm_ios.tuning.guard import MARK, marked_processes
 from tvm_ios.tuning.options import TuningOptions
@@ -192,7 +198,7 @@ def test_a_log_of_stock_tvm_is_continued(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tuner", ["random", pytest.param("xgb", marks=pytest.mark.full)])
+@pytest.mark.parametrize("tuner", ["random", "grid", pytest.param("xgb", marks=pytest.mark.full)])
 def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
     log = tmp_path / "whole.log"
     for trials in (2, 4):
@@ -200,6 +206,8 @@ def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
         outcome = AutoTvmBackend().tune(one_convolution(), {}, TARGET, log, options)
         assert outcome.trials == 2
     assert len(set(measured(log))) == 4
+    (one,) = extract_tasks([one_convolution()], TARGET)
+    assert measured(log)[0][1] == default_candidate(one.task)
 
 
 @pytest.mark.slow

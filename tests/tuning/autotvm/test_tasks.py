@@ -9,10 +9,12 @@ from tvm.autotvm.task.dispatcher import FallbackContext
 
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.models import bert_base, nasnet_small, squeezenet
+from tvm_ios.relay.gpu_defaults import default_tiles
 from tvm_ios.tuning.autotvm.tasks import (
     Layout,
     blocks_of,
     config_blocks,
+    default_candidate,
     extract_tasks,
     layout_candidates,
 )
@@ -69,6 +71,17 @@ def test_a_deformable_convolution_is_a_task():
     body = relay.nn.deformable_conv2d(*arguments, channels=8, kernel_size=(3, 3), padding=(1, 1))
     (one,) = extract_tasks([module_of(body)], GPU)
     assert (one.task.name, one.weight) == ("deformable_conv2d_nchw.cuda", 1)
+
+
+@pytest.mark.slow
+def test_the_default_of_a_gpu_is_the_candidate_that_an_untuned_model_has():
+    data, weight = relay.var("data", shape=(1, 32, 56, 56)), relay.var("w", shape=(64, 32, 3, 3))
+    body = relay.nn.conv2d(data, weight, channels=64, kernel_size=(3, 3), padding=(1, 1))
+    tasks = {one.task.name: one.task for one in extract_tasks([module_of(body)], GPU)}
+    space = tasks["conv2d_nchw.cuda"].config_space
+    config = space.get(default_candidate(tasks["conv2d_nchw.cuda"]))
+    tiles = [config[name].size[-2:] for name in ("tile_f", "tile_y", "tile_x")]
+    assert [tuple(tile) for tile in tiles] == list(default_tiles(64, 56, 56, sums=True))
 
 
 def module_of(body):

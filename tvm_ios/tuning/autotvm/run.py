@@ -58,17 +58,25 @@ class TuningRun:
         tuner = self._made(task, plan)
         try:
             with in_tuning():  # only now: a tuner that learns from a log leaves it at its end
-                self._loop(place, task, tuner, plan.left, measuring)
+                self._loop(place, task, plan, tuner, measuring)
         finally:
             end_workers(tuner)
 
     def _loop(
-        self, place: int, task: KernelTask, tuner: Tuner, left: int, measuring: Measuring
+        self,
+        place: int,
+        task: KernelTask,
+        plan: PlannedTuner,
+        tuner: Tuner,
+        measuring: Measuring,
     ) -> None:
-        done, best_at, best_s = 0, 0, math.inf
-        while done < left and tuner.has_next() and not self.late:
+        done, best_at, best_s, left = 0, 0, math.inf, plan.left
+        first = [task.task.config_space.get(index) for index in plan.first]
+        while done < left and (first or tuner.has_next()) and not self.late:
             with self.gate.stage(self._need(StageKind.SEARCH, task)):
-                configs = tuner.next_batch(min(measuring.width, left - done))
+                others = min(measuring.width, left - done) - len(first)
+                configs = [*first, *tuner.next_batch(others)]
+                first = []
             inputs = [MeasureInput(task.task.target, task.task, config) for config in configs]
             results = self._measured(place, inputs, measuring)
             for offset, result in enumerate(results):

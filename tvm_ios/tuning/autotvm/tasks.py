@@ -25,6 +25,7 @@ from tvm.target.x86 import get_simd_32bit_lanes
 from tvm_ios.host import cached_libinfo
 from tvm_ios.relay.context import offline_tophub, quiet_lookups
 from tvm_ios.relay.dataflow import all_calls
+from tvm_ios.relay.gpu_defaults import default_gpu_kernels
 from tvm_ios.relay.kernels import empty_compiler, lowering
 from tvm_ios.relay.transforms.pipeline import UNSHARER
 
@@ -33,6 +34,7 @@ __all__ = [
     "Layout",
     "blocks_of",
     "config_blocks",
+    "default_candidate",
     "extract_tasks",
     "layout_candidates",
 ]
@@ -110,7 +112,6 @@ def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
     """
     space = task.config_space
     blocks = blocks_of(task, layout)
-    default = _default_config(task)
     fitting = [
         index
         for index in range(len(space))
@@ -120,8 +121,22 @@ def layout_candidates(task: autotvm.task.Task, layout: Layout) -> list[int]:
     usual = [
         index for index in fitting if blocks and _accumulators(space.get(index), lanes) in USUAL
     ]
-    first = [index for index in fitting if _same(space.get(index), default, space)]
-    return first + [index for index in usual or fitting if index not in first]
+    default = default_candidate(task)
+    first = [index for index in fitting if index == default]
+    return first + [index for index in usual or fitting if index != default]
+
+
+def default_candidate(task: autotvm.task.Task) -> int | None:
+    """Index of the schedule that an untuned model has; None where it is no candidate."""
+    space, default = task.config_space, _default_config(task)
+    index, step = 0, 1
+    for name, knob in space.space_map.items():
+        values = [_inner(value) for value in knob.entities]
+        if name not in default or _inner(default[name]) not in values:
+            return None
+        index += step * values.index(_inner(default[name]))
+        step *= len(values)
+    return index if space.is_index_valid(index) else None
 
 
 def blocks_of(task: autotvm.task.Task, layout: Layout) -> dict[str, int]:
@@ -158,21 +173,15 @@ def _accumulators(config: Any, lanes: int) -> int:
     return int(rows * columns * max(1, _block(config, "tile_oc") // lanes))
 
 
-def _same(config: Any, default: Any, space: Any) -> bool:
-    return all(
-        _inner(config[name]) == _inner(default[name]) for name in space.space_map if name in default
-    )
-
-
 def _inner(entity: Any) -> Any:
     """Value of a knob; for a split without the outermost extent, which candidates leave open."""
-    return list(entity.size[1:]) if hasattr(entity, "size") else entity.val
+    return list(entity.size[1:]) if hasattr(entity, "size") else str(entity)
 
 
 def _default_config(task: autotvm.task.Task) -> Any:
-    """Candidate that TVM uses where it finds no record."""
+    """Schedule that an untuned model has."""
     context = FallbackContext()
-    with quiet_lookups(), context, task.target:
+    with quiet_lookups(), default_gpu_kernels(), context, task.target:
         task.func(*task.args)
     (config,) = context.memory.values()
     return config

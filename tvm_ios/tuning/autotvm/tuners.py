@@ -14,7 +14,12 @@ from tvm.autotvm.tuner import RandomTuner, Tuner, XGBTuner
 from tvm.autotvm.tuner.model_based_tuner import ModelBasedTuner
 
 from tvm_ios.errors import TuningError
-from tvm_ios.tuning.autotvm.tasks import KernelTask, Layout, layout_candidates
+from tvm_ios.tuning.autotvm.tasks import (
+    KernelTask,
+    Layout,
+    default_candidate,
+    layout_candidates,
+)
 from tvm_ios.tuning.options import TuningOptions
 
 __all__ = [
@@ -38,6 +43,8 @@ class PlannedTuner:
     """Number of candidates it may measure, at least 1."""
     make: Callable[[int], Tuner]
     """Makes the tuner, given the number of cores that a cost model may use."""
+    first: tuple[int, ...] = ()
+    """Candidates that are measured before those of the tuner, which passes them over."""
     learns_first: bool = False
     """True if making it trains a cost model with the records in the log."""
 
@@ -64,7 +71,8 @@ def plan_tuner(
 ) -> PlannedTuner | None:
     """Tuner that measures nothing twice; None where the budget is spent.
 
-    The history is the task's records in the log; the name is one of
+    All begin with the schedule of an untuned model, so that no log makes a kernel slower. The
+    history is the task's records in the log; the name is one of
     :data:`~tvm_ios.tuning.options.TUNERS`.
     """
     known = {measured.config.index for measured, _ in history}
@@ -79,13 +87,18 @@ def plan_tuner(
     left = min(options.trials or WHOLE_SPACE_TRIALS, space) - len(known)
     if left <= 0:
         return None
+    default = default_candidate(task.task)
+    first = () if default is None or default in known else (default,)
     if name == "grid":
-        return _list_plan(task, [index for index in range(space) if index not in known][:left])
+        others = (index for index in range(space) if index not in known and index != default)
+        return _list_plan(task, [*first, *itertools.islice(others, left - len(first))])
+    seen = known.union(first)
     if name == "random":
-        return PlannedTuner(left=left, make=partial(_random_tuner, task, known))
+        return PlannedTuner(left=left, make=partial(_random_tuner, task, seen), first=first)
     return PlannedTuner(
         left=left,
-        make=partial(_xgb_tuner, task, known, list(history)),
+        make=partial(_xgb_tuner, task, seen, list(history)),
+        first=first,
         learns_first=bool(history),
     )
 
