@@ -45,7 +45,9 @@ def window(schedule: s_tir.Schedule, lanes: int) -> bool:
         tile = [inner, piece]
     schedule.reorder(*rows, outer, *summed, *tile)
     schedule.reverse_compute_at(last, outer)
-    for *unrolled, vector in (tile, schedule.get_loops(last)[-len(tile) :]):
+    # Loops of one iteration are none here: the last ones may be others than those of the tile.
+    written = schedule.get_loops(last)[len(rows) + 1 :]
+    for *unrolled, vector in filter(None, (tile, written)):
         schedule.vectorize(vector)
         for loop in unrolled:
             schedule.unroll(loop)

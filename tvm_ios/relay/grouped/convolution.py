@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.grouped.geometry import Axis, Geometry, Image, vector_of
+from tvm_ios.core.window_tiles import Axis
+from tvm_ios.relay.grouped.geometry import Geometry, Image, vector_of
 
 __all__ = ["OPERATORS", "geometry_of"]
 

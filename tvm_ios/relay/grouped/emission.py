@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tvm import tir
 
-from tvm_ios.relay.grouped.geometry import Axis, Geometry, Tile
+from tvm_ios.core.window_tiles import Axis, Tile
+from tvm_ios.relay.grouped.geometry import Geometry
 from tvm_ios.relay.grouped.loads import Elements, ramp, value_of_groups
 from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
 

@@ -1,4 +1,4 @@
-"""Geometry of a depthwise or grouped convolution: where its elements lie, and its tiles.
+"""Geometry of a depthwise or grouped convolution: where its elements lie.
 
 Plain numbers, and places as sums of what they are given. Images lie in NHWC, or in blocks of
 channels (NCHWc).
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Axis", "Geometry", "Image", "Tile", "vector_of"]
+from tvm_ios.core.window_tiles import Axis, Tile, tiles_along
+
+__all__ = ["Geometry", "Image", "vector_of"]
 
 VECTORS = (16, 8, 4)
 """Numbers of elements of a vector; two short ones take no longer than a long one."""
@@ -33,59 +35,6 @@ class Image:
     """Elements between blocks of channels; 0 where all channels lie side by side."""
     row: int
     column: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """Window of the kernel along rows or columns."""
-
-    extent: int
-    """Elements of the data."""
-    result: int
-    kernel: int
-    stride: int
-    before: int
-    """Zeros before the data."""
-    dilation: int
-
-    def place(self, result: int, tap: int) -> int:
-        """Element of the data for an element of the result and a tap; it may lie outside."""
-        return result * self.stride + tap * self.dilation - self.before
-
-    def is_inside(self, place: int) -> bool:
-        """True for places of the data, False for those of zeros around it."""
-        return 0 <= place < self.extent
-
-    def is_inner(self, begin: int, end: int) -> bool:
-        """True if results of a range read data only."""
-        return self.is_inside(self.place(begin, 0)) and self.is_inside(
-            self.place(end - 1, self.kernel - 1)
-        )
-
-    @property
-    def has_border(self) -> bool:
-        """True if a window reaches into the zeros around the data."""
-        return not self.is_inner(0, self.result)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """Results beside each other in a row, computed in registers, and how many such tiles."""
-
-    begin: int
-    width: int
-    count: int = 1
-    """Tiles side by side; where there are several, they read data only."""
-
-    def reads(self, columns: Axis) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Columns of the data, counted from the first one, with results and taps that read them."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for tap in range(columns.kernel):
-            for at in range(self.width):
-                if columns.is_inside(columns.place(self.begin + at, tap)):
-                    offset = at * columns.stride + tap * columns.dilation
-                    found.setdefault(offset, []).append((at, tap))
-        return sorted(found.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,17 +99,8 @@ class Geometry:
         return first + row * data.row + column * data.column + channel
 
     def tiles(self) -> Iterator[Tile]:
-        """Tiles of a row of the result, neighbours that read data only together."""
-        whole = self.columns.result
-        width = -(-whole // -(-whole // MOST_SUMS))
-        begin = 0
-        while begin < whole:
-            count = 0
-            end = begin + width
-            while end <= whole and self.columns.is_inner(end - width, end):
-                count, end = count + 1, end + width
-            yield Tile(begin=begin, width=min(width, whole - begin), count=max(1, count))
-            begin += width * max(1, count)
+        """Tiles of a row of the result."""
+        return tiles_along(self.columns, MOST_SUMS)
 
 
 def vector_of(channels: int, group_inputs: int, group_outputs: int) -> int | None:

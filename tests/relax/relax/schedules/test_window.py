@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import tvm
-from tvm import s_tir
+from tvm import s_tir, te
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
+from tests.relax.relax.schedules.kernels import computed
 from tvm_ios.relax.schedules.window import window
 
 
@@ -91,3 +94,14 @@ def test_long_registers_have_more_rows():
 
 def test_sums_along_a_row_are_others():
     assert not window(s_tir.Schedule(Kernels["mean"]), 8)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(11, 17), (1, 17), (11, 32), (16, 17), (8, 16)])
+def test_products_are_right_whatever_divides_their_rows(rows, columns):
+    a, b = te.placeholder((rows, 5), name="a"), te.placeholder((5, columns), name="b")
+    k = te.reduce_axis((0, 5), "k")
+    total = te.compute((rows, columns), lambda y, x: te.sum(a[y, k] * b[k, x], axis=k), "total")
+    made = te.compute((rows, columns), lambda y, x: total[y, x] + 1, "made")
+    x, y = (np.random.default_rng(0).random(each, "float32") for each in ((rows, 5), (5, columns)))
+    found = computed(te.create_prim_func([a, b, made]), x, y, like=x @ y)
+    np.testing.assert_allclose(found, x @ y + 1, rtol=1e-5)
