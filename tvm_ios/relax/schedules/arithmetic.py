@@ -20,7 +20,7 @@ from tvm.tirx import Select, reinterpret
 from tvm_ios.core import polynomials as numbers
 from tvm_ios.relax.schedules.tiles import plain_store
 
-__all__ = ["calls_dear", "with_arithmetic"]
+__all__ = ["INFINITY", "REST", "bits_of", "calls_dear", "special", "with_arithmetic"]
 
 SIGN, REST = -(2**31), 2**31 - 1
 """Bits of a float32 as an int32: its sign, and all others."""
@@ -164,16 +164,16 @@ def _erf(keep: Keep, x: Value) -> Value:
 def _log(keep: Keep, x: Value) -> Value:
     """Natural logarithm: -inf of zeros, NaN below and of NaN, inf of inf; exact for subnormals."""
     small = x < LEAST_NORMAL
-    bits = keep(_bits(_chosen(small, x * 2.0**SHIFT, x)))
+    bits = keep(bits_of(_chosen(small, x * 2.0**SHIFT, x)))
     exponent = keep((bits - TWO_THIRDS) & -(1 << 23))
     f = keep(_from_bits(bits - exponent) - 1.0)
     n = keep((exponent >> 23).astype("float32") - _chosen(small, float(SHIFT), 0.0))
     square = keep(f * f)
     curve = _horner(f, numbers.LOG1P) * (square * f) + n * _const(numbers.LN2_LOW) - 0.5 * square
     value = n * _const(numbers.LN2_HIGH) + (curve + f)
-    value = keep(_chosen(x < _special(INFINITY), value, x))
+    value = keep(_chosen(x < special(INFINITY), value, x))
     # Last, since both comparisons are false for NaN.
-    zero_or_below = _chosen(x.equal(_const(0.0)), -_special(INFINITY), _special(NAN))
+    zero_or_below = _chosen(x.equal(_const(0.0)), -special(INFINITY), special(NAN))
     return keep(_chosen(x > 0.0, value, zero_or_below))
 
 
@@ -212,7 +212,8 @@ def _chosen(condition: Value, yes: object, no: object) -> Value:
     return Select(condition, *(_const(x) if isinstance(x, float) else x for x in (yes, no)))
 
 
-def _bits(x: Value) -> Value:
+def bits_of(x: Value) -> Value:
+    """Bits of a float32 as an int32."""
     return reinterpret("int32", x)
 
 
@@ -222,7 +223,7 @@ def _from_bits(bits: Value) -> Value:
 
 def _rounded(x: Value) -> Value:
     """Nearest integer, of which the sum with a large number has the bits."""
-    return _bits(x + _const(ROUNDER)) - ROUNDER_BITS
+    return bits_of(x + _const(ROUNDER)) - ROUNDER_BITS
 
 
 def _power(n: Value) -> Value:
@@ -231,12 +232,13 @@ def _power(n: Value) -> Value:
 
 
 def _magnitude(x: Value) -> Value:
-    return _from_bits(_bits(x) & REST)
+    return _from_bits(bits_of(x) & REST)
 
 
 def _with_sign_of(x: Value, size: Value) -> Value:
-    return _from_bits((_bits(x) & tirx.const(SIGN, "int32")) | _bits(size))
+    return _from_bits((bits_of(x) & tirx.const(SIGN, "int32")) | bits_of(size))
 
 
-def _special(bits: int) -> Value:
+def special(bits: int) -> Value:
+    """A float32 of which the bits are given."""
     return _from_bits(tirx.const(bits, "int32"))
