@@ -9,7 +9,11 @@ virtual machine on the same kernels. ``docs/adr/0049`` has a table of it.
 
 With ``--output lab/results/relax_loops.json`` single operators of real networks take turns instead,
 on one core: stock TVM's loops and ours. The file has all rounds; printed is the share of the bound
-that ours reach, which is the least time for the arithmetic and the bytes within the second cache.
+that ours reach. The bound is the longer one of two times of one core: for the bytes read and
+written, at the measured rate of a copy within the second cache, and for the arithmetic, at the
+measured rate of multiply-adds. Sums, maxima, products and divisions by an element take a
+multiply-add each; comparisons and moved bits are not counted. A core with units for sums alone can
+so come below.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Functions such as exp as arithmetic that a vector unit does, where TVM would call libm.
 
-Goes behind the loops. Results are within 4 ulp of the exact ones. The steps of a function are one
-expression in which what is read twice stands twice: TVM writes out variables that are bound to
-arithmetic, unless it reads memory, and its vectoriser takes no buffers of one element. So a
-function of nothing but another function's result stays, lest code grows with its power.
+Goes behind the loops. Results are within 4 ulp of the exact ones. What a step computes and several
+read goes to memory that LLVM keeps in registers, since TVM writes out variables that are bound to
+arithmetic: code would grow with the power of the number of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
 import tvm
@@ -18,8 +18,9 @@ from tvm.tirx import Expr as Value
 from tvm.tirx import Select, reinterpret
 
 from tvm_ios.core import polynomials as numbers
+from tvm_ios.relax.schedules.tiles import plain_store
 
-__all__ = ["calls_dear", "with_arithmetic"]
+__all__ = ["INFINITY", "REST", "bits_of", "calls_dear", "special", "with_arithmetic"]
 
 SIGN, REST = -(2**31), 2**31 - 1
 """Bits of a float32 as an int32: its sign, and all others."""
@@ -30,6 +31,8 @@ TWO_THIRDS, LEAST_NORMAL, SHIFT = 0x3F2AAAAB, 2.0**-126, 23
 ROUNDER, ROUNDER_BITS = 1.5 * 2.0**23, 0x4B400000
 """Number whose sum with a smaller one is rounded to an integer, and its bits."""
 BRANCH = "prim.if_then_else"
+Keep = Callable[[Value], Value]
+"""Makes a step of a value, which is computed once."""
 
 
 def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
@@ -37,7 +40,8 @@ def with_arithmetic(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
 
     What is computed by a condition stays, since its steps would be taken always.
     """
-    body = tvm_ffi.structural_map(function.body, (tirx.BufferStore, _changed), order="post")
+    body = tvm_ffi.structural_map(function.body, (tirx.For, _in_vectors), order="post")
+    body = tvm_ffi.structural_map(body, (tirx.BufferStore, _alone), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
 
@@ -46,23 +50,59 @@ def calls_dear(value: Value | tirx.Stmt) -> bool:
     return bool(DEAR & _called(value))
 
 
-def _changed(store: tirx.BufferStore) -> tirx.Stmt:
-    if not FUNCTIONS.keys() & (called := _called(store.value)) or BRANCH in called:
-        return store
-    bound: list[tirx.Bind] = []
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps of arithmetic, each with a place in memory that becomes a register."""
 
-    def arithmetic(call: tvm.ir.Call) -> Value:
+    lanes: int
+    lane: Value
+    """Which of so many elements is computed."""
+    made: list[tuple[tirx.Stmt, tirx.Stmt]] = field(default_factory=list)
+    """Of each step, the statements that give it a place and that compute it."""
+
+    def keep(self, value: Value) -> Value:
+        """Value that is computed once."""
+        buffer = tirx.decl_buffer((self.lanes,), str(value.ty), "step", layout=None)
+        self.made.append((tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, value, [self.lane])))
+        return tirx.BufferLoad(buffer, [self.lane])
+
+    def arithmetic(self, call: tvm.ir.Call) -> Value:
+        """Arithmetic in place of a call, if there is any."""
         function = FUNCTIONS.get(_name(call))
-        if function is None or str(call.ty) != "float32" or not _reads(call):
+        if function is None or str(call.ty) != "float32":
             return call
-        made = function(*call.args)
-        if made is None:
-            return call
-        bound.append(tirx.Bind(tirx.Var(f"value{len(bound)}", "float32"), made))
-        return bound[-1].var
+        made = function(self.keep, self.keep(call.args[0]), *call.args[1:])
+        return call if made is None else made
 
-    value = tvm_ffi.structural_map(store.value, (tvm.ir.Call, arithmetic), order="post")
-    return tirx.SeqStmt([*bound, tirx.BufferStore(store.buffer, value, store.indices)])
+    def around(self, store: tirx.BufferStore) -> list[tirx.Stmt]:
+        """Statements that compute what a store writes, and the store; none if it calls nothing."""
+        called = _called(store.value)
+        if not FUNCTIONS.keys() & called or BRANCH in called:
+            return []
+        changed = (tvm.ir.Call, self.arithmetic)
+        value = tvm_ffi.structural_map(store.value, changed, order="post")
+        steps = [step for _, step in self.made]
+        return [*steps, tirx.BufferStore(store.buffer, value, store.indices)]
+
+
+def _in_vectors(loop: tirx.For) -> tirx.Stmt:
+    """Loop over a vector, whose steps are vectors of as many elements."""
+    found = plain_store(loop) if loop.kind == tirx.ForKind.VECTORIZED else None
+    if found is None:
+        return loop
+    steps = _Steps(int(loop.extent), loop.loop_var)
+    body = steps.around(found)
+    if not body:
+        return loop
+    places = [place for place, _ in steps.made]
+    changed = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, tirx.SeqStmt(body))
+    return tirx.SeqStmt([*places, changed])
+
+
+def _alone(store: tirx.BufferStore) -> tirx.Stmt:
+    steps = _Steps(1, tirx.const(0, "int32"))
+    body = steps.around(store)
+    return tirx.SeqStmt([*(place for place, _ in steps.made), *body]) if body else store
 
 
 def _called(value: Value | tirx.Stmt) -> set[str]:
@@ -72,82 +112,79 @@ def _called(value: Value | tirx.Stmt) -> set[str]:
     return names
 
 
-def _reads(value: Value) -> bool:
-    """True if an expression reads memory."""
-    loads: list[Value] = []
-    tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, loads.append))
-    return bool(loads)
-
-
 def _name(call: tvm.ir.Call) -> str:
     return call.op.name if isinstance(call.op, tvm.ir.Op) else ""
 
 
-def _exp(x: Value) -> Value:
+def _exp(keep: Keep, x: Value) -> Value:
     """Exponential: 0 of -inf, inf of inf and above 88.7, NaN of NaN, subnormal below -87.3."""
     # Comparisons that are false for NaN, which so goes through.
-    x = _chosen(x > numbers.EXP_MOST, numbers.EXP_MOST, x)
-    x = _chosen(x < numbers.EXP_LEAST, numbers.EXP_LEAST, x)
-    whole = _rounded(x * _const(numbers.LOG2_E))
-    n = whole.astype("float32")
-    r = x - n * _const(numbers.LN2_HIGH) - n * _const(numbers.LN2_LOW)
+    x = keep(_chosen(x > numbers.EXP_MOST, numbers.EXP_MOST, x))
+    x = keep(_chosen(x < numbers.EXP_LEAST, numbers.EXP_LEAST, x))
+    whole = keep(_rounded(x * _const(numbers.LOG2_E)))
+    n = keep(whole.astype("float32"))
+    r = keep(x - n * _const(numbers.LN2_HIGH) - n * _const(numbers.LN2_LOW))
     rest = _horner(r, numbers.EXPM1) * (r * r) + r
     # In two steps: 2^n alone would be no normal number near either end.
-    half = whole >> 1
-    return (rest * _power(half) + _power(half)) * _power(whole - half)
+    half = keep(whole >> 1)
+    power = keep(_power(half))
+    return keep((rest * power + power) * _power(whole - half))
 
 
-def _small_exp(x: Value) -> Value:
+def _small_exp(keep: Keep, x: Value) -> Value:
     """Exponential of -87 to 88, which nobody checks, to one part in 10^7."""
-    whole = _rounded(x * _const(numbers.LOG2_E))
-    r = x - whole.astype("float32") * _const(numbers.LN2)
+    whole = keep(_rounded(x * _const(numbers.LOG2_E)))
+    r = keep(x - whole.astype("float32") * _const(numbers.LN2))
     return _power(whole) * _horner(r, numbers.EXP)
 
 
-def _sigmoid(x: Value) -> Value:
-    return 1.0 / (_exp(-x) + 1.0)
+def _sigmoid(keep: Keep, x: Value) -> Value:
+    return keep(1.0 / (_exp(keep, keep(-x)) + 1.0))
 
 
-def _tanh(x: Value) -> Value:
+def _tanh(keep: Keep, x: Value) -> Value:
     """Hyperbolic tangent: a polynomial near zero, and 1 - 2 / (e^(2|x|) + 1) elsewhere."""
-    size = _magnitude(x)
-    t = _chosen(size > numbers.TANH_ONE, numbers.TANH_ONE, size)
-    far = 1.0 - 2.0 / (_small_exp(2.0 * t) + 1.0)
-    near = _horner(t * t, numbers.TANH) * (t * t * t) + t
-    return _with_sign_of(x, _chosen(size > numbers.TANH_FROM, far, near))
+    size = keep(_magnitude(x))
+    t = keep(_chosen(size > numbers.TANH_ONE, numbers.TANH_ONE, size))
+    square = keep(t * t)
+    far = keep(1.0 - 2.0 / (_small_exp(keep, 2.0 * t) + 1.0))
+    near = keep(_horner(square, numbers.TANH) * (square * t) + t)
+    return keep(_with_sign_of(x, _chosen(size > numbers.TANH_FROM, far, near)))
 
 
-def _erf(x: Value) -> Value:
+def _erf(keep: Keep, x: Value) -> Value:
     """Error function: 1 of inf, -1 of -inf, NaN of NaN, -0.0 of -0.0."""
-    size = _magnitude(x)
-    t = _chosen(size > numbers.ERF_ONE, numbers.ERF_ONE, size)
-    far = 1.0 - _small_exp(_horner(t, numbers.ERF_FAR) * t - t)
-    near = _horner(t * t, numbers.ERF_NEAR) * t + t
-    return _with_sign_of(x, _chosen(size > numbers.ERF_FROM, far, near))
+    size = keep(_magnitude(x))
+    t = keep(_chosen(size > numbers.ERF_ONE, numbers.ERF_ONE, size))
+    far = keep(1.0 - _small_exp(keep, keep(_horner(t, numbers.ERF_FAR) * t - t)))
+    near = keep(_horner(keep(t * t), numbers.ERF_NEAR) * t + t)
+    return keep(_with_sign_of(x, _chosen(size > numbers.ERF_FROM, far, near)))
 
 
-def _log(x: Value) -> Value:
+def _log(keep: Keep, x: Value) -> Value:
     """Natural logarithm: -inf of zeros, NaN below and of NaN, inf of inf; exact for subnormals."""
     small = x < LEAST_NORMAL
-    bits = _bits(_chosen(small, x * 2.0**SHIFT, x))
-    exponent = (bits - TWO_THIRDS) & -(1 << 23)
-    f = _from_bits(bits - exponent) - 1.0
-    n = (exponent >> 23).astype("float32") - _chosen(small, float(SHIFT), 0.0)
-    curve = _horner(f, numbers.LOG1P) * (f * f * f) + n * _const(numbers.LN2_LOW) - 0.5 * (f * f)
+    bits = keep(bits_of(_chosen(small, x * 2.0**SHIFT, x)))
+    exponent = keep((bits - TWO_THIRDS) & -(1 << 23))
+    f = keep(_from_bits(bits - exponent) - 1.0)
+    n = keep((exponent >> 23).astype("float32") - _chosen(small, float(SHIFT), 0.0))
+    square = keep(f * f)
+    curve = _horner(f, numbers.LOG1P) * (square * f) + n * _const(numbers.LN2_LOW) - 0.5 * square
     value = n * _const(numbers.LN2_HIGH) + (curve + f)
-    value = _chosen(x < _special(INFINITY), value, x)
+    value = keep(_chosen(x < special(INFINITY), value, x))
     # Last, since both comparisons are false for NaN.
-    zero_or_below = _chosen(x.equal(_const(0.0)), -_special(INFINITY), _special(NAN))
-    return _chosen(x > 0.0, value, zero_or_below)
+    zero_or_below = _chosen(x.equal(_const(0.0)), -special(INFINITY), special(NAN))
+    return keep(_chosen(x > 0.0, value, zero_or_below))
 
 
-def _rsqrt(x: Value) -> Value:
-    return 1.0 / tirx.sqrt(x)
+def _rsqrt(keep: Keep, x: Value) -> Value:
+    return keep(1.0 / tirx.sqrt(x))
 
 
-def _pow(x: Value, exponent: Value) -> Value | None:
+def _pow(keep: Keep, x: Value, exponent: Value) -> Value | None:
     times = float(exponent.value) if isinstance(exponent, tirx.FloatImm) else 0.0
-    return {2.0: x * x, 3.0: x * x * x}.get(times)
+    made = {2.0: x * x, 3.0: x * x * x}.get(times)
+    return None if made is None else keep(made)
 
 
 FUNCTIONS: dict[str, Callable[..., Value | None]] = {
@@ -175,7 +212,8 @@ def _chosen(condition: Value, yes: object, no: object) -> Value:
     return Select(condition, *(_const(x) if isinstance(x, float) else x for x in (yes, no)))
 
 
-def _bits(x: Value) -> Value:
+def bits_of(x: Value) -> Value:
+    """Bits of a float32 as an int32."""
     return reinterpret("int32", x)
 
 
@@ -185,7 +223,7 @@ def _from_bits(bits: Value) -> Value:
 
 def _rounded(x: Value) -> Value:
     """Nearest integer, of which the sum with a large number has the bits."""
-    return _bits(x + _const(ROUNDER)) - ROUNDER_BITS
+    return bits_of(x + _const(ROUNDER)) - ROUNDER_BITS
 
 
 def _power(n: Value) -> Value:
@@ -194,12 +232,13 @@ def _power(n: Value) -> Value:
 
 
 def _magnitude(x: Value) -> Value:
-    return _from_bits(_bits(x) & REST)
+    return _from_bits(bits_of(x) & REST)
 
 
 def _with_sign_of(x: Value, size: Value) -> Value:
-    return _from_bits((_bits(x) & tirx.const(SIGN, "int32")) | _bits(size))
+    return _from_bits((bits_of(x) & tirx.const(SIGN, "int32")) | bits_of(size))
 
 
-def _special(bits: int) -> Value:
+def special(bits: int) -> Value:
+    """A float32 of which the bits are given."""
     return _from_bits(tirx.const(bits, "int32"))

@@ -1,32 +1,31 @@
-"""Sums along rows whose lengths no vector divides, for which a schedule has no vectors.
+"""Sums along rows whose lengths no vector divides, and places of their largest or least elements.
 
-Goes behind the loops, where a marked loop gathers one number. It becomes vectors of partial sums,
-whose halves are added to each other, and a loop over what is left.
+Goes behind the loops, where a marked loop gathers one number, or a place and a number. It becomes
+vectors of partial results, whose halves are combined, and a loop over what is left of a sum.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from functools import partial
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
+from tvm_ios.relax.schedules.places import place_in
+from tvm_ios.relax.schedules.row_vectors import Row, halved, stored
 from tvm_ios.relax.schedules.tiles import substituted
 
 __all__ = ["LANES", "MARK", "with_gathered_vectors"]
 
 MARK = "tvm_ios_gathered"
 """Annotation of a loop in which one number is gathered."""
-LANES = 16
-"""Partial sums, and iterations of a loop that is worth them."""
+LANES, MOST_LANES = 16, 64
+"""Partial results, and iterations of a loop that is worth them."""
 COMBINERS = (tirx.Add, tirx.Max, tirx.Min)
 
 
 def with_gathered_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Kernel whose marked loops are vectors of partial sums."""
+    """Kernel whose marked loops are vectors of partial results."""
     body = tvm_ffi.structural_map(function.body, (tirx.For, _changed), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
@@ -34,56 +33,41 @@ def with_gathered_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
 def _changed(loop: tirx.For) -> tirx.Stmt:
     if MARK not in loop.annotations:
         return loop
-    realized = loop.body
-    places = list(
-        zip((each.var for each in realized.block.iter_vars), realized.iter_values, strict=True)
-    )
-    store = realized.block.body
-    plain = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, realized)
-    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, COMBINERS):
-        return plain
-    combine, variable, type_ = type(store.value), loop.loop_var, loop.loop_var.ty.dtype
-    indices = [substituted(each, places) for each in store.indices]
-    added = substituted(store.value.b, places)
-    parts = tirx.decl_buffer((LANES,), str(store.value.ty), "parts", layout=None)
-    whole, rest = divmod(int(loop.extent), LANES)
+    block = loop.body.block
+    variables = [each.var for each in block.iter_vars]
+    body = substituted(block.body, list(zip(variables, loop.body.iter_values, strict=True)))
+    extent = int(loop.extent)
+    row = Row(loop.loop_var, extent, MOST_LANES if extent >= 2 * MOST_LANES else LANES)
+    if isinstance(body, tirx.BufferStore) and isinstance(body.value, COMBINERS):
+        return _summed(row, body)
+    plain = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+    return place_in(row, body) or plain
 
-    def in_lanes(count: int, make: Callable[[Value], tirx.Stmt]) -> tirx.Stmt:
-        lane = tirx.Var("lane", type_)
-        kind = tirx.ForKind.VECTORIZED if count > 1 else tirx.ForKind.SERIAL
-        return tirx.For(lane, 0, count, kind, make(lane))
 
-    def at(place: Value) -> Value:
-        return substituted(added, [(variable, place)])
+def _summed(row: Row, store: tirx.BufferStore) -> tirx.Stmt:
+    """Vectors of partial sums, or maxima, or minima."""
+    combine, added = type(store.value), store.value.b
+    parts = row.vector(str(store.value.ty))
+    target = tirx.BufferLoad(store.buffer, store.indices)
 
-    def add(lane: Value, value: Value) -> tirx.Stmt:
-        return tirx.BufferStore(parts, combine(parts[lane], value), [lane])
+    def add(value: Value) -> tirx.Stmt:
+        return tirx.BufferStore(store.buffer, combine(target, value), store.indices)
 
-    def second_half(half: int, lane: Value) -> tirx.Stmt:
-        return add(lane, parts[lane + half])
+    def begin(lane: Value, place: Value) -> list[tirx.Stmt]:
+        return stored(lane, (parts,), (row.at(added, place),))
 
-    chunk, last = tirx.Var("chunk", type_), tirx.Var("last", type_)
-    halves = [1 << power for power in reversed(range(LANES.bit_length() - 1))]
-    target = tirx.BufferLoad(store.buffer, indices)
+    def go_on(lane: Value, place: Value) -> list[tirx.Stmt]:
+        return stored(lane, (parts,), (combine(parts[lane], row.at(added, place)),))
+
+    last, rest = tirx.Var("last", row.variable.ty.dtype), row.extent % row.lanes
+    left = add(row.at(added, last + (row.extent - rest)))
     return tirx.SeqStmt(
         [
             tirx.AllocBuffer(parts),
-            in_lanes(LANES, lambda lane: tirx.BufferStore(parts, at(lane), [lane])),
-            tirx.For(
-                chunk,
-                1,
-                whole - 1,
-                tirx.ForKind.SERIAL,
-                in_lanes(LANES, lambda lane: add(lane, at(chunk * LANES + lane))),
-            ),
-            *(in_lanes(half, partial(second_half, half)) for half in halves),
-            tirx.BufferStore(store.buffer, combine(target, parts[0]), indices),
-            tirx.For(
-                last,
-                whole * LANES,
-                rest,
-                tirx.ForKind.SERIAL,
-                tirx.BufferStore(store.buffer, combine(target, at(last)), indices),
-            ),
+            row.in_lanes(begin, 0),
+            row.over(1, go_on),
+            *halved(parts, row.lanes, combine),
+            add(parts[0]),
+            tirx.For(last, 0, rest, tirx.ForKind.SERIAL, left),
         ]
     )

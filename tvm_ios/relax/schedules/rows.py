@@ -96,12 +96,13 @@ def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]
     if len(along) > 1 and lies_together(schedule.get(block), len(along)):
         along = [schedule.fuse(*along)]
     extents = extents_of(schedule, along)
+    if len(schedule.get(block).writes) > 1:
+        return []  # a place and a number, which are gathered
     # LLVM takes sums in vectors of other lengths apart.
     most = min(PARTIAL, math.prod(extents) // 2)
     width = math.gcd(extents[-1], 1 << most.bit_length() - 1)
     if width < LANES:
-        alone = len(schedule.get(block).writes) == len(along) == 1
-        width = 0 if alone and extents[-1] >= 4 * LANES else divisor(extents[-1], most)
+        width = 0 if len(along) == 1 and extents[-1] >= 4 * LANES else divisor(extents[-1], most)
     parts: list[Block] = []
     while width >= FEW:
         _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])

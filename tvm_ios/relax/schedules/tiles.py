@@ -16,6 +16,7 @@ __all__ = [
     "divisor",
     "extents_of",
     "lies_together",
+    "plain_store",
     "spread",
     "substituted",
     "uses",
@@ -127,3 +128,21 @@ def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> 
         return next((new for old, new in places if old.same_as(variable)), variable)
 
     return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
+
+
+def plain_store(loop: tvm.tirx.For) -> tvm.tirx.BufferStore | None:
+    """The only statement of a loop's body, if it is a store without a condition.
+
+    Variables of its block are written out, since a loop may not be where a block is.
+    """
+    body = loop.body
+    if isinstance(body, tvm.tirx.BufferStore):
+        return body
+    if not isinstance(body, s_tir.SBlockRealize):
+        return None
+    is_whole = isinstance(body.predicate, tvm.tirx.IntImm) and bool(body.predicate)
+    store = body.block.body
+    if not is_whole or body.block.init or not isinstance(store, tvm.tirx.BufferStore):
+        return None
+    variables = [each.var for each in body.block.iter_vars]
+    return substituted(store, list(zip(variables, body.iter_values, strict=True)))

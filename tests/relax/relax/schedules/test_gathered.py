@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, topi
 
 from tests.relax.networks import TARGET
 from tests.relax.relax.schedules.kernels import computed
@@ -34,3 +34,36 @@ def test_rows_that_no_vector_divides_are_summed_in_vectors(name, length):
 def test_short_rows_are_summed_one_by_one(name):
     kernel = _kernel(SUMS[name][0], 5, 13)
     assert "parts" not in scheduled(kernel, resolve_target(TARGET)).script()
+
+
+def _rows_with_everything(rows, length):
+    """Rows of few different numbers, zeros of both signs, infinities and NaN of both signs."""
+    random = np.random.default_rng(0)
+    values = np.array([-3.0, -0.0, 0.0, 2.5, -np.inf, np.inf, np.nan, -np.nan], "float32")
+    kinds = np.minimum(random.integers(1, 9, rows), len(values))
+    x = np.stack([values[random.integers(0, kind, length)] for kind in kinds])
+    x[0], x[1], x[2, :] = -np.inf, np.inf, 1.0
+    x[3] = random.standard_normal(length)
+    x[4] = 0.0
+    x[4, -1], x[4, -2] = np.nan, np.inf
+    return x
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("length", [32, 97, 128, 130, 256])
+def test_places_are_those_of_numpy(name, length):
+    find, expected = getattr(topi, name), getattr(np, name)
+    x = te.placeholder((64, length), "float32", "x")
+    kernel = te.create_prim_func([x, find(x, 1)])
+    assert "parts" in scheduled(kernel, resolve_target(TARGET)).script()
+    values = _rows_with_everything(64, length)
+    result = expected(values, axis=1).astype("int32")
+    np.testing.assert_array_equal(computed(kernel, values, like=result), result)
+
+
+@pytest.mark.parametrize("arguments", [{"select_last_index": True}, {"axis": 0}])
+def test_other_places_are_searched_one_by_one(arguments):
+    x = te.placeholder((64, 64), "float32", "x")
+    kernel = te.create_prim_func([x, topi.argmax(x, **{"axis": 1, **arguments})])
+    made = scheduled(kernel, resolve_target(TARGET))
+    assert made is None or "parts" not in made.script()
