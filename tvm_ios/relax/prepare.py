@@ -37,6 +37,7 @@ __all__ = [
     "IMAGE_LAYOUTS",
     "PreparedModule",
     "bound_module",
+    "fuse",
     "in_precision",
     "prepare",
     "with_low_precision",
@@ -73,6 +74,17 @@ class PreparedModule:
         """TVMScript without constants."""
         return str(self.module.script(show_meta=False))
 
+    def with_loops(self) -> PreparedModule:
+        """The same module whose kernels have loops: those of records first, then ours."""
+        if self.module is not self.fused:
+            return self
+        extraction = self.extraction
+        if database_in_force() is not None:
+            extraction = extract(with_tuned_loops(extraction, self.target))
+        if not bits_may_change():
+            return replace(self, module=extraction.module)
+        return replace(self, module=with_own_loops(extraction, self.target))
+
 
 def prepare(
     mod: tvm.IRModule,
@@ -81,7 +93,20 @@ def prepare(
     *,
     image_layout: str | None = None,
 ) -> PreparedModule:
+    """Module of kernels with loops; arguments and errors are those of :func:`fuse`."""
+    return fuse(mod, params, target, image_layout=image_layout).with_loops()
+
+
+def fuse(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    *,
+    image_layout: str | None = None,
+) -> PreparedModule:
     """Module with parameters bound, constants folded, operators lowered to kernels, and fused.
+
+    Kernels have no loops yet; the graph is the same without.
 
     Parameters
     ----------
@@ -148,10 +173,6 @@ def prepare(
     if quantised:
         module, told = in_whole_numbers(extract(module), products=products)
     fused = None if is_done else module
-    if not is_done and database_in_force() is not None:
-        module = with_tuned_loops(extract(module), chosen)
-    if faster and not is_done:
-        module = with_own_loops(extract(module), chosen)
     return PreparedModule(module=module, target=chosen, fused=fused, quantised=told)
 
 

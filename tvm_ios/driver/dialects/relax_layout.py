@@ -22,7 +22,7 @@ from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
-from tvm_ios.relax.prepare import PreparedModule, prepare
+from tvm_ios.relax.prepare import PreparedModule, fuse
 from tvm_ios.relax.tuned_loops import database_in_force
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
@@ -42,7 +42,7 @@ class LaidOut:
 
 @dataclass(frozen=True, kw_only=True)
 class _Priced:
-    """A model prepared in a layout, and what its operators take."""
+    """A model fused in a layout, and what its operators take."""
 
     prepared: PreparedModule
     functions: Sequence[FusedFunction | None]
@@ -78,6 +78,8 @@ class ModelLayouts:
     @property
     def first(self) -> PreparedModule:
         """The model in the layout that a library likes; in its own where that changes nothing.
+
+        Kernels have no loops before :meth:`built`.
 
         Raises
         ------
@@ -128,18 +130,19 @@ class ModelLayouts:
             except (ModelError, RuntimeError, ValueError) as error:
                 reason = (str(error).splitlines() or ["no reason"])[-1]
                 notes.append(f"{layout} cannot be had: {reason}")
-        return found or {OWN: prepare(self.mod, self.params, self.target)}, tuple(notes)
+        return found or {OWN: fuse(self.mod, self.params, self.target)}, tuple(notes)
 
     def _laid_out(self, layout: str) -> PreparedModule:
         """The model in a layout, for all of whose operators TVM has kernels."""
-        made = prepare(self.mod, self.params, self.target, image_layout=layout)
+        made = fuse(self.mod, self.params, self.target, image_layout=layout)
         if barriers := made.extraction.coverage.barriers:
             raise ModelError(f"{barriers[0].where} is {barriers[0].reason}")
         return made
 
     def built(self, prepared: PreparedModule, absent: Collection[str] = ()) -> BuiltModel:
         """Prepared model with its kernels, but for absent ones."""
-        return replace(build_prepared(prepared, absent=absent), libraries=self.libraries)
+        built = build_prepared(prepared.with_loops(), absent=absent)
+        return replace(built, libraries=self.libraries)
 
     def _priced(self, prepared: PreparedModule, call: MeasuringCall) -> _Priced:
         functions = functions_of(prepared.extraction)

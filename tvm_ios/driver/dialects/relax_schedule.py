@@ -18,7 +18,7 @@ from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import IMAGE_LAYOUTS, in_precision, prepare
+from tvm_ios.relax.prepare import IMAGE_LAYOUTS, fuse, in_precision
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.base.module_attributes import parts_of
@@ -56,9 +56,10 @@ def compile_model(
     if schedule is not None:
         layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
         for layout in layouts:
-            prepared = in_precision(prepare(mod, params, chosen, image_layout=layout), schedule.low)
+            fused = fuse(mod, params, chosen, image_layout=layout)
+            prepared = in_precision(fused, schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
-                built = replace(build_prepared(prepared), libraries=libraries)
+                built = replace(build_prepared(prepared.with_loops()), libraries=libraries)
                 model = lower_schedule(built, schedule, lanes=chosen_lanes)
                 return model.of_network(rest, parts)
     built = build_model(mod, params, chosen, libraries=libraries)

@@ -75,13 +75,40 @@ def _transposed(value: Array, call: relax.Call, shape: tuple[int, ...]) -> Array
     return np.ascontiguousarray(value.transpose(None if axes is None else [*map(int, axes)]))
 
 
-MOVES: Mapping[str, Callable[[Array, relax.Call, tuple[int, ...]], Array]] = MappingProxyType(
-    {
-        "relax.expand_dims": _reshaped,
-        "relax.permute_dims": _transposed,
-        "relax.reshape": _reshaped,
-        "relax.squeeze": _reshaped,
-    }
+def _in_blocks(value: Array, call: relax.Call, shape: tuple[int, ...]) -> Array | None:
+    """Array whose axes are cut into whole blocks; None for another new order of elements."""
+    axes = list(call.attrs.index_map.initial_indices)
+    blocks: dict[int, int] = {}
+    order = []
+    for place in call.attrs.index_map.final_indices:
+        if isinstance(place, tvm.tirx.IntImm) and int(place) == 0:
+            continue  # an axis of one element
+        is_cut = isinstance(place, tvm.tirx.FloorDiv | tvm.tirx.FloorMod)
+        variable, block = (place.a, place.b) if is_cut else (place, 1)
+        axis = next((n for n, each in enumerate(axes) if each.same_as(variable)), None)
+        if axis is None or not isinstance(block, int | tvm.tirx.IntImm):
+            return None
+        if blocks.setdefault(axis, int(block)) != block or value.shape[axis] % int(block):
+            return None
+        order.append(2 * axis + isinstance(place, tvm.tirx.FloorMod))
+    sizes = [(extent, blocks.get(axis, 1)) for axis, extent in enumerate(value.shape)]
+    cut = value.reshape([n for extent, block in sizes for n in (extent // block, block)])
+    order += [axis for axis, extent in enumerate(cut.shape) if axis not in order and extent == 1]
+    if sorted(order) != [*range(cut.ndim)]:
+        return None
+    return np.ascontiguousarray(cut.transpose(order).reshape(shape))
+
+
+MOVES: Mapping[str, Callable[[Array, relax.Call, tuple[int, ...]], Array | None]] = (
+    MappingProxyType(
+        {
+            "relax.expand_dims": _reshaped,
+            "relax.layout_transform": _in_blocks,
+            "relax.permute_dims": _transposed,
+            "relax.reshape": _reshaped,
+            "relax.squeeze": _reshaped,
+        }
+    )
 )
 """Functions on arrays for operators that move the data of their first argument."""
 ARITHMETIC: Mapping[str, Callable[..., Array]] = MappingProxyType(

@@ -10,7 +10,8 @@ from tvm_ios.driver.dialects import relax_layout
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.errors import ModelError
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax import prepare as prepare_module
+from tvm_ios.relax.prepare import fuse
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 
@@ -32,10 +33,15 @@ def layouts(mod, *libraries, **options):
 def layout_of(laid_out, mod) -> str | None:
     """Layout that a model was built in."""
     prints = [
-        prepare(mod, None, TARGET, image_layout=each).extraction.graph.fingerprint()
+        fuse(mod, None, TARGET, image_layout=each).extraction.graph.fingerprint()
         for each in LAYOUTS
     ]
     return LAYOUTS[prints.index(laid_out.built.graph.fingerprint())]
+
+
+def kernels_of(built):
+    extraction = built.prepared.extraction
+    return [extraction.module[each.call.args[0]] for each in extraction.line.calls]
 
 
 @pytest.fixture
@@ -61,6 +67,20 @@ def test_the_layout_whose_operators_take_least_is_built(kept, mod, call, monkeyp
     assert f"images are in {kept}, by prices of all operators" in found.notes[0]
 
 
+def test_kernels_get_loops_in_the_layout_that_is_kept_only(mod, call, monkeypatch):
+    priced(monkeypatch, {"NHWC": 10**9, "NCHW8c": 10**6})
+    seen, own_loops = [], prepare_module.with_own_loops
+
+    def counted(extraction, target):
+        seen.append(extraction.graph.fingerprint())
+        return own_loops(extraction, target)
+
+    monkeypatch.setattr(prepare_module, "with_own_loops", counted)
+    found = layouts(mod, OnednnLibrary()).fastest(call)
+    assert seen == [found.built.graph.fingerprint()]
+    assert all("tirx.is_scheduled" in each.attrs for each in kernels_of(found.built))
+
+
 @pytest.mark.parametrize("all_kernels", [False, True])
 def test_kernels_that_a_call_surely_beats_are_left_out(all_kernels, mod, call, monkeypatch):
     priced(monkeypatch, {"NHWC": 1, "NCHW8c": 10**9})
@@ -80,9 +100,9 @@ def test_layouts_that_tvm_cannot_make_are_told(mod, call, monkeypatch):
     def failing(*args, image_layout=None, **options):
         if image_layout is not None:
             raise RuntimeError("somewhere\nno rule for it")
-        return prepare(*args, **options)
+        return fuse(*args, **options)
 
-    monkeypatch.setattr(relax_layout, "prepare", failing)
+    monkeypatch.setattr(relax_layout, "fuse", failing)
     found = layouts(mod, OnednnLibrary()).fastest(call)
     assert layout_of(found, mod) is None
     told = [f"{layout} cannot be had: no rule for it" for layout in LAYOUTS[1:]]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
@@ -31,6 +32,36 @@ def test_weights_and_norms_are_the_constants_that_tvm_computes():
     ours, theirs = (folded(mod, each) for each in (fold_constants, relax.transform.FoldConstant()))
     tvm.ir.assert_structural_equal(ours, theirs)
     assert len(operator_calls(main_of(ours))) == 2
+
+
+BLOCKS = {
+    "images": ((2, 8, 3, 5), lambda n, c, h, w: (n, c // 4, h, w, c % 4)),
+    "weights": ((8, 4, 3, 3), lambda o, i, h, w: (o // 4, i // 2, h, w, i % 2, o % 4)),
+    "depthwise weights": ((8, 1, 3, 3), lambda o, i, h, w: (o // 4, i, h, w, o % 4)),
+    "one element": ((1, 1), lambda i, j: (j, tvm.tirx.const(0, "int64"), i)),
+}
+OTHERS = {
+    "blocks in blocks": ((12,), lambda i: (i // 6, i // 3 % 2, i % 3)),
+    "one axis of two": ((2, 3), lambda i, j: (i * 3 + j,)),
+    "padded blocks": ((6,), lambda i: (i // 4, i % 4)),
+}
+
+
+@pytest.mark.parametrize("name", [*BLOCKS, *OTHERS])
+def test_blocks_are_the_constants_that_tvm_computes(name, monkeypatch):
+    shape, order = (BLOCKS | OTHERS)[name]
+
+    def body(net):
+        padding = 0.0 if name == "padded blocks" else None
+        moved = net.emit(relax.op.layout_transform(net.constant(*shape), order, pad_value=padding))
+        return net.emit(relax.op.concat([net.x, net.emit(relax.op.reshape(moved, [-1]))], axis=0))
+
+    mod = Network(3).build(body)
+    theirs = folded(mod, relax.transform.FoldConstant())
+    tvm.ir.assert_structural_equal(folded(mod, fold_constants), theirs)
+    if name in BLOCKS:
+        monkeypatch.setattr(relax.transform, "FoldConstant", None)
+        tvm.ir.assert_structural_equal(folded(mod, fold_constants), theirs)
 
 
 def test_what_numpy_may_round_otherwise_is_computed_by_tvm():
