@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._guards import tracing
 from torch.utils import _pytree as pytree
 
 from tvm_ios.driver.tune import tuned
@@ -44,7 +45,9 @@ def with_parts(
         raise ModelError("a result of it is a view of an argument, a weight or another result")
     if not all(each.numel() for each in (*tensors, *leaves)):
         raise ModelError("a tensor of it has no elements")
-    mod, params = from_torch(module, tensors)
+    # torch.export would take the guards of Dynamo's trace around it, on names of its own, for its own.
+    with tracing(None):
+        mod, params = from_torch(module, tensors)
     main = main_of(mod)
     assert main is not None, "the importer makes a main"
     names = [name_of(each) for each in main.params]
