@@ -45,7 +45,7 @@ def with_parts(
         raise ModelError("a result of it is a view of an argument, a weight or another result")
     if not all(each.numel() for each in (*tensors, *leaves)):
         raise ModelError("a tensor of it has no elements")
-    # torch.export would take the guards of Dynamo's trace around it, on names of its own, for its own.
+    # Dynamo traces around this, and torch.export would take its guards, which are on other names.
     with tracing(None):
         mod, params = from_torch(module, tensors)
     main = main_of(mod)
