@@ -400,6 +400,7 @@ def test_a_budget_with_time_for_all_cuts_nothing(net, tmp_path: Path) -> None:
         ({"target": "cuda"}, "cuda"),
         ({"target": "no_such_target"}, "no_such_target"),
         ({"mod": tvm.IRModule(), "params": {}}, "main"),
+        ({"params": []}, "params is a list; give arrays by name"),
     ],
 )
 def test_a_bad_option_is_named(net, options: dict[str, object], message: str) -> None:

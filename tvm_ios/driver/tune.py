@@ -217,6 +217,8 @@ def tune_race(given: TuneCall) -> TuneRace:
 def _require(given: TuneCall) -> None:
     """Refuse options that are none, and inputs that nothing is checked on."""
     require_options(given.options)
+    if not isinstance(given.params, Mapping | None):
+        raise OptionError(f"params is a {type(given.params).__name__}; give arrays by name")
     if given.inputs is None:
         return
     if not given.options.precision.is_low:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._guards import tracing
 from torch.utils import _pytree as pytree
 
 from tvm_ios.driver.tune import tuned
@@ -44,7 +45,9 @@ def with_parts(
         raise ModelError("a result of it is a view of an argument, a weight or another result")
     if not all(each.numel() for each in (*tensors, *leaves)):
         raise ModelError("a tensor of it has no elements")
-    mod, params = from_torch(module, tensors)
+    # Dynamo traces around this, and torch.export would take its guards, which are on other names.
+    with tracing(None):
+        mod, params = from_torch(module, tensors)
     main = main_of(mod)
     assert main is not None, "the importer makes a main"
     names = [name_of(each) for each in main.params]

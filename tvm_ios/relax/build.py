@@ -106,8 +106,9 @@ def build(
     if extraction.coverage.barriers:
         barrier = extraction.coverage.barriers[0]
         raise ModelError(
-            f"nothing to build: {barrier.where} is {barrier.reason}; TVM's virtual machine runs "
-            "such a module: tvm.compile and tvm.relax.VirtualMachine"
+            f"nothing to build: {barrier.where}: {barrier.reason}; bind open dimensions by "
+            "tvm.relax.transform.BindSymbolicVars; else only TVM's virtual machine runs the module "
+            "(tvm.compile)"
         )
     if is_partitioned(module):
         schedule = read_schedule(module)

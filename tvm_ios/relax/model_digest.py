@@ -10,6 +10,7 @@ import tvm_ffi
 
 from tvm_ios.cost.array_digest import digest_with_values
 from tvm_ios.relax.ir import Constant, main_of, name_of
+from tvm_ios.relax.prepare import params_by_name
 from tvm_ios.runtime.base.module_attributes import parts_of, rest_of
 
 __all__ = ["valued_model_digest"]
@@ -23,7 +24,7 @@ def valued_model_digest(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> 
     """
     main = main_of(mod)
     names = [] if main is None else [name_of(each) for each in main.params]
-    weights = {str(name): value for name, value in (params or {}).items()}
+    weights = {} if main is None else params_by_name(main, params)
     structure = tvm_ffi.structural_hash(mod, map_free_vars=True)
     rest = rest_of(mod)
     named = (structure, names, sorted(weights), rest and rest.to_bytes(), parts_of(mod))

@@ -39,6 +39,7 @@ __all__ = [
     "bound_module",
     "fuse",
     "in_precision",
+    "params_by_name",
     "prepare",
     "with_low_precision",
 ]
@@ -113,8 +114,9 @@ def fuse(
     mod
         A module of Relax with a ``main``. It is not changed. A prepared one is taken as it is.
     params
-        Parameters by the names of ``main``'s variables, as NumPy arrays or tensors of TVM; None
-        where all are bound, or weights are inputs on purpose.
+        Parameters by the names of ``main``'s variables, as NumPy arrays or tensors of TVM, or as
+        ``tvm.relax.frontend.detach_params`` gives them; None where all are bound, or weights are
+        inputs on purpose.
     target
         CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     image_layout
@@ -208,15 +210,37 @@ def bound_module(mod: Any, params: Mapping[str, Any] | None) -> tvm.IRModule:
     """
     main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
     if main is None:
-        found = type(mod).__name__
+        found, step = type(mod).__name__, "tvm_ios.from_torch and tvm_ios.from_onnx read others"
         if isinstance(mod, tvm.IRModule):
             found = f"functions {sorted(v.name_hint for v in mod.get_global_vars())}"
+            step = "name the model's function 'main'"
         raise ModelError(
-            f"expected a tvm.IRModule with a function 'main' in Relax, got {found}; name the "
-            "model's function 'main'"
+            f"expected a tvm.IRModule with a function 'main' in Relax, got {found}; {step}"
         )
-    arrays = _checked(main, params or {})
+    arrays = _checked(main, params_by_name(main, params))
     return relax.transform.BindParams("main", arrays)(mod) if arrays else mod
+
+
+def params_by_name(main: relax.Function, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Parameters by name, also from the list that ``relax.frontend.detach_params`` has of ``main``.
+
+    Raises
+    ------
+    ModelError
+        If that list has another length than ``main`` has parameters behind its inputs.
+    """
+    given = {str(name): value for name, value in (params or {}).items()}
+    names = [name_of(variable) for variable in main.params]
+    listed = given.get("main")
+    if not isinstance(listed, list) or "main" in names:
+        return given
+    weights = names[int((main.attrs or {}).get("num_input", 0)) :]
+    if len(listed) != len(weights):
+        raise ModelError(
+            f"params has {len(listed)} arrays of main, whose parameters behind its inputs are "
+            f"{len(weights)}: {', '.join(weights) or 'none'}; give arrays by name"
+        )
+    return dict(zip(weights, listed, strict=True))
 
 
 def _laid_out(layout: str) -> list[tvm.transform.Pass]:

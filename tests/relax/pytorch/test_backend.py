@@ -108,6 +108,20 @@ def test_the_backend_compiles_a_graph_as_a_whole(net, given, caplog):
     assert said.startswith("tvm_ios leaves a graph to torch: TVM's importer of PyTorch")
 
 
+@pytest.mark.slow(20)
+def test_a_graph_of_another_batch_is_compiled_too(net, given, caplog):
+    """torch captures it with sizes left free, and guards on them."""
+    caplog.set_level(logging.WARNING, "tvm_ios.pytorch")
+    options = {"options": OWN_KERNELS, "lanes": 1, "target": TARGET}
+    compiled = torch.compile(net, backend="tvm_ios", options=options)
+    for batch in (1, 2, 3):
+        image = given[0].expand(batch, -1, -1, -1)
+        with torch.inference_mode():
+            found, wanted = compiled(image, given[1]), net(image, given[1])
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert not [each for each in caplog.records if "leaves" in each.getMessage()]
+
+
 def test_our_pipeline_takes_what_tvms_importer_makes(net, given):
     """As the TVM backend of torch does with ``options={"pipeline": …}``, once torch has that."""
     mod, _ = tvm_ios.from_torch(net, given)

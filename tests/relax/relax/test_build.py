@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.relax.networks import TARGET, inception_block, squeezenet
-from tests.relax.relax.modules import Branches, Opaque
+from tests.relax.relax.modules import Branches, Dynamic, Opaque
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.lower import lower_plan
 from tvm_ios.plan.schedule_places import placements_for
@@ -68,8 +68,13 @@ def test_a_concatenation_needs_no_launch(block):
 
 def test_what_is_no_kernel_is_refused():
     prepared = prepare(Opaque, None, TARGET)
-    with pytest.raises(ModelError, match="call_dps_packed_0 is relax.call_dps_packed, which is no"):
+    with pytest.raises(ModelError, match="call_dps_packed_0: relax.call_dps_packed, which is no"):
         build(prepared.module, TARGET)
+
+
+def test_open_dimensions_are_refused_with_what_binds_them():
+    with pytest.raises(ModelError, match="build: main: parameter 'x' has .*BindSymbolicVars"):
+        build(Dynamic, TARGET)
 
 
 def test_a_stage_that_another_pass_changed_is_refused():

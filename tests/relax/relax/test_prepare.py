@@ -8,6 +8,7 @@ from tvm import relax
 from tests.relax.networks import TARGET, Network, answers, squeezenet
 from tests.relax.relax.modules import Branches, Unprepared
 from tvm_ios.errors import ModelError
+from tvm_ios.relax.model_digest import valued_model_digest
 from tvm_ios.relax.prepare import prepare
 
 
@@ -24,6 +25,20 @@ def test_parameters_are_bound():
     module = prepare(Unprepared, {"w": w}, TARGET).module
     assert [parameter.name for parameter in module["main"].params] == ["x"]
     np.testing.assert_array_equal(answers(module, x)[0], np.maximum(x * w, 0))
+
+
+def test_parameters_may_be_those_that_tvm_detached():
+    w = np.arange(32, dtype="float32").reshape(4, 8) - 9
+    with_weights = Unprepared["main"].with_attrs(
+        {"num_input": 1, "params": [tvm.runtime.tensor(w)]}
+    )
+    mod, params = relax.frontend.detach_params(tvm.IRModule({"main": with_weights}))
+    module = prepare(mod, params, TARGET).module
+    assert [parameter.name for parameter in module["main"].params] == ["x"]
+    tvm.ir.assert_structural_equal(module, prepare(mod, {"w": w}, TARGET).module)
+    assert valued_model_digest(mod, params) == valued_model_digest(mod, {"w": w})
+    with pytest.raises(ModelError, match=r"has 2 arrays of main, .* are 1: w; give"):
+        prepare(mod, {"main": params["main"] * 2}, TARGET)
 
 
 def test_the_users_module_is_not_changed():
@@ -72,7 +87,7 @@ def test_wrong_parameters_are_refused(params, message):
 
 
 def test_other_things_are_refused():
-    with pytest.raises(ModelError, match="with a function 'main' in Relax, got str"):
+    with pytest.raises(ModelError, match=r"with a function 'main' in Relax, got str; .*from_torch"):
         prepare("model", None, TARGET)
     with pytest.raises(ModelError, match=r"got functions \['twice'\]"):
         prepare(tvm.IRModule({"twice": Branches["twice"]}), None, TARGET)

@@ -92,6 +92,7 @@ def with_identity(path, folder, **changes):
     [
         ({"plan_version": 99}, "plan version 99, but this tvm-ios reads"),
         ({"tvm_version": "0.1.2"}, r"made with TVM 0\.1\.2, but TVM"),
+        ({"tvm_version": "0.1.2", "target": "unheard of"}, r"made with TVM 0\.1\.2, but TVM"),
         ({"architecture": "riscv64"}, "made for riscv64 processors"),
         ({"features": ("avx9000",)}, "use avx9000, which this processor"),
         ({"processor_model": "vendor_id Other"}, "tuned on processor vendor_id Other"),

@@ -57,13 +57,13 @@ def test_another_plan_version_is_refused_before_its_fields_are_read():
 
 
 def test_the_same_machine_fits():
-    identity().require_fit(HERE, "0.17.0")
+    identity().require_tvm("0.17.0")
+    identity().require_fit(HERE)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tvm_version": "0.16.0"}, "TVM 0.16.0, but TVM 0.17.0 is installed"),
         ({"architecture": "aarch64"}, "for aarch64 processors, but this one is x86_64"),
         ({"features": ("avx2", "avx512f")}, "use avx512f, which this processor"),
         ({"processor_model": "vendor_id B"}, "any_processor_model=True"),
@@ -71,13 +71,18 @@ def test_the_same_machine_fits():
 )
 def test_what_differs_is_named(changes, message):
     with pytest.raises(ArtifactError, match=message):
-        identity(**changes).require_fit(HERE, "0.17.0")
+        identity(**changes).require_fit(HERE)
+
+
+def test_another_tvm_is_named():
+    with pytest.raises(ArtifactError, match=r"TVM 0\.16\.0, but TVM 0\.17\.0 is installed"):
+        identity(tvm_version="0.16.0").require_tvm("0.17.0")
 
 
 def test_another_model_may_be_allowed_but_never_missing_features():
-    identity(processor_model="vendor_id B").require_fit(HERE, "0.17.0", any_model=True)
+    identity(processor_model="vendor_id B").require_fit(HERE, any_model=True)
     with pytest.raises(ArtifactError, match="use avx512f"):
-        identity(features=("avx512f",)).require_fit(HERE, "0.17.0", any_model=True)
+        identity(features=("avx512f",)).require_fit(HERE, any_model=True)
 
 
 def test_processors_are_read_from_cpuinfo(tmp_path):

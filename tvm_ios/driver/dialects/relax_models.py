@@ -15,7 +15,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.frontends.onnx import import_onnx, refusals
 from tvm_ios.relax.ir import name_of, static_tensors
 from tvm_ios.relax.model_digest import valued_model_digest
-from tvm_ios.relax.prepare import bound_module
+from tvm_ios.relax.prepare import bound_module, params_by_name
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.tuned_loops import database_in_force
 
@@ -65,13 +65,15 @@ def contexts_around() -> tuple[Any, ...]:
 def input_types(mod: tvm.IRModule, params: Mapping[str, Any]) -> dict[str, TensorType]:
     """Shape and type of each input of a module that is no parameter, by name."""
     found = {}
-    for each in bound_module(mod, None)["main"].params:
+    main = bound_module(mod, None)["main"]
+    given = params_by_name(main, params)
+    for each in main.params:
         tensors = static_tensors(each.ty)
         if tensors is None:
             raise ModelError(
                 f"input {name_of(each)!r} is a {each.ty}, whose shape is not known; give the model "
                 "in static shapes"
             )
-        if name_of(each) not in params:
+        if name_of(each) not in given:
             found[name_of(each)] = TensorType(tensors[0].shape, tensors[0].dtype)
     return found

@@ -138,10 +138,11 @@ def load(
     path = Path(path)
     footer = read_footer(path)
     identity = footer.identity
-    target = tvm.target.Target(identity.target)
-    any_model = any_processor_model or is_gpu_target(target)
     try:
-        identity.require_fit(read_processor(), tvm.__version__, any_model=any_model)
+        identity.require_tvm(tvm.__version__)
+        target = tvm.target.Target(identity.target)
+        any_model = any_processor_model or is_gpu_target(target)
+        identity.require_fit(read_processor(), any_model=any_model)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
     plan = plan_in(path, footer)

@@ -122,17 +122,20 @@ class ArtifactIdentity:
                 f"the identity of the file cannot be read: {error}; export the model again"
             ) from error
 
-    def require_fit(self, here: Processor, tvm_version: str, *, any_model: bool = False) -> None:
-        """Refuse a file made for something else than this processor and TVM.
-
-        With ``any_model`` another processor model is fine if it has all instruction sets needed.
-        """
+    def require_tvm(self, tvm_version: str) -> None:
+        """Refuse a file made with another TVM, which may not even know its target's form."""
         _require_version(self.plan_version)
         if self.tvm_version != tvm_version:
             raise ArtifactError(
                 f"made with TVM {self.tvm_version}, but TVM {tvm_version} is installed; export the "
                 "model again, install that TVM, or, with both here, set TVM_IOS_TVM to the other"
             )
+
+    def require_fit(self, here: Processor, *, any_model: bool = False) -> None:
+        """Refuse a file made for another processor than this one.
+
+        With ``any_model`` another processor model is fine if it has all instruction sets needed.
+        """
         if self.architecture != here.architecture:
             raise ArtifactError(
                 f"made for {self.architecture} processors, but this one is {here.architecture}; "
