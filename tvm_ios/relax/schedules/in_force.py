@@ -17,6 +17,7 @@ from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.rows import rows
+from tvm_ios.relax.schedules.sliding import sliding
 from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import in_tiles, turned
 from tvm_ios.relax.schedules.window import window
@@ -47,14 +48,20 @@ def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRM
 def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
     """A kernel with loops of ours; None where no rule has any."""
     lanes = _vector_lanes(target)
+    made = sliding(function, lanes) or _by_rules(function, lanes)
+    if made is None:
+        return None
+    made = with_arithmetic(made) if bits_may_change() else made
+    return made.with_attr(IS_SCHEDULED, True)
+
+
+def _by_rules(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
     for rule in RULES:
         schedule = s_tir.Schedule(function)
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = with_gathered_vectors(with_strided_vectors(in_tiles(made)))
-                made = with_arithmetic(made) if bits_may_change() else made
-                return made.with_attr(IS_SCHEDULED, True)
+                return with_gathered_vectors(with_strided_vectors(in_tiles(made)))
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels
     return None
