@@ -14,6 +14,7 @@ from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.partition import Partition, ScheduleBlock
 from tvm_ios.core.schedule import Strategy
+from tvm_ios.search import lazy
 from tvm_ios.search.ios import search_ios
 from tvm_ios.search.options import SearchOptions
 from tvm_ios_lab.problems.synthetic import PrimitiveWork, SyntheticConstants, SyntheticCostModel
@@ -310,6 +311,21 @@ def test_what_promises_too_little_is_not_priced(golden, one_block):
     little = _predicted_search(model, recorded.graph, one_block, least_gain_percent=20.0)
     assert little.priced < whole.priced
     assert little.latency_ns <= whole.latency_ns + 0.02 * whole.sequential_ns
+
+
+def test_prices_that_shorten_nothing_come_to_an_end(golden, one_block, monkeypatch):
+    recorded = golden["randwire"][1].parts[3]
+    model = _Noisy(recorded.cost_model, 0)
+
+    class Predicted(_Watched):
+        def predicted(self, graph, stages):
+            return [price * 93 // 100 for price in recorded.cost_model.price(graph, stages)]
+
+    found = _predicted_search(Predicted(model), recorded.graph, one_block)
+    monkeypatch.setattr(lazy, "PATIENCE", 10**9)
+    patient = _predicted_search(Predicted(model), recorded.graph, one_block)
+    assert found.priced < patient.priced
+    assert found.latency_ns <= 1.02 * patient.latency_ns
 
 
 @pytest.mark.slow

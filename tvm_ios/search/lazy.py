@@ -20,7 +20,8 @@ stage, so the search ends.
 
 With a forecast, a stage also counts at its likely price, which lies far closer to the price than
 any bound, so few stages are priced. Where no stage is cheaper than its likely price by more than a
-share e, the schedule found is at most 1 / (1 - e) times as long as the optimum.
+share e, the schedule found is at most 1 / (1 - e) times as long as the optimum. Where prices
+scatter, one more stage may always be cheaper; the search ends when many in a row were not.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ __all__ = ["solve_lazily"]
 
 STEADY = 0.01
 """Change of likely prices that is worth solving a block anew."""
+PATIENCE = 24
+"""Prices of stages in a row that shorten the best way by too little before a forecast is done."""
 
 
 def solve_lazily(
@@ -94,7 +97,8 @@ def solve_lazily(
         likely = None if forecast is None else _Likely(every, pricer.predicted(every), forecast)
     singles = single_stages(space)
     known = {stage: pricer.singles_ns[block.operators[i]] for stage, i in singles.items()}
-    shortest_ns = sum(known.values())
+    shortest_ns = last_ns = sum(known.values())
+    in_vain = 0
     space.start(bounds_ns if likely is None else likely.over(bounds_ns), priced=False)
     while True:
         settle(known)
@@ -107,7 +111,8 @@ def solve_lazily(
         unpriced = [stage for stage in path if stage not in priced]
         if not unpriced:
             return True
-        if likely is not None and space.best_weight() >> WEIGHT_SHIFT >= shortest_ns - worth_ns:
+        promised_ns = space.best_weight() >> WEIGHT_SHIFT
+        if likely is not None and (promised_ns >= shortest_ns - worth_ns or in_vain >= PATIENCE):
             space.keep_priced_only()
             return True
         if should_stop():
@@ -121,6 +126,9 @@ def solve_lazily(
             return False
         if likely is not None:
             shortest_ns = min(shortest_ns, sum((priced | known)[stage] for stage in path))
+            in_vain += len(batch)
+            if shortest_ns < last_ns - worth_ns:
+                last_ns, in_vain = shortest_ns, 0
 
 
 class _Likely:
