@@ -111,6 +111,19 @@ def test_a_file_is_compiled_once_whoever_asks_and_when(tmp_path, monkeypatch):
     assert inputs == [".c", ".o"]
 
 
+def test_failures_ahead_are_left_to_who_needs_the_product(tmp_path, capfd):
+    path = tmp_path / "ten.c"
+    path.write_text("int ten(void) { return 10; }\n")
+    source = NativeSource(path)
+
+    def fail():
+        raise AttributeError("module 'tvm' has no attribute 'runtime'")
+
+    compile_ahead(fail, source.as_library).join()
+    assert "Traceback" not in capfd.readouterr().err
+    assert source.library.ten() == 10
+
+
 def test_others_can_read_what_was_compiled_where_they_may(tmp_path):
     source = tmp_path / "eight.c"
     source.write_text("int eight(void) { return 8; }\n")

@@ -133,12 +133,13 @@ def compile_ahead(*products: Callable[[], Path | None]) -> threading.Thread:
     """A thread that compiles C files one after the other, so that nobody waits for them later.
 
     ``products`` are functions that compile one each, such as :meth:`NativeSource.as_library`.
-    Failures are reported to whoever needs the product.
+    Failures are reported to whoever needs the product, also those of a TVM whose import Ctrl-C has
+    ended half-way.
     """
 
     def work() -> None:
         for product in products:
-            with suppress(HostError):
+            with suppress(Exception):
                 product()
 
     thread = threading.Thread(target=work, name="tvm-ios-native", daemon=True)
