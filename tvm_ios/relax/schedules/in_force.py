@@ -15,6 +15,7 @@ from tvm import s_tir
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
+from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.strided import with_strided_vectors
@@ -52,7 +53,8 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = with_gathered_vectors(with_strided_vectors(in_tiles(made)))
+                made = with_strided_vectors(in_tiles(with_rows_in_place(made)))
+                made = with_gathered_vectors(made)
                 made = with_arithmetic(made) if bits_may_change() else made
                 return made.with_attr(IS_SCHEDULED, True)
         except s_tir.ScheduleError:

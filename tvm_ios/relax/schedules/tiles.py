@@ -15,8 +15,9 @@ __all__ = [
     "VECTOR",
     "divisor",
     "extents_of",
+    "in_order",
     "lies_together",
-    "plain_store",
+    "only_store",
     "spread",
     "substituted",
     "uses",
@@ -130,19 +131,24 @@ def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> 
     return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
 
 
-def plain_store(loop: tvm.tirx.For) -> tvm.tirx.BufferStore | None:
-    """The only statement of a loop's body, if it is a store without a condition.
+def in_order(statements: Sequence[tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
+    """Statements one after another; TVM's own sequences have two at least."""
+    return statements[0] if len(statements) == 1 else tvm.tirx.SeqStmt(statements)
+
+
+def only_store(loop: tvm.tirx.For) -> tuple[tvm.tirx.BufferStore, Any] | None:
+    """The only statement of a loop's body, if it is a store, and its condition.
 
     Variables of its block are written out, since a loop may not be where a block is.
     """
     body = loop.body
     if isinstance(body, tvm.tirx.BufferStore):
-        return body
-    if not isinstance(body, s_tir.SBlockRealize):
+        return body, True
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.init:
         return None
-    is_whole = isinstance(body.predicate, tvm.tirx.IntImm) and bool(body.predicate)
     store = body.block.body
-    if not is_whole or body.block.init or not isinstance(store, tvm.tirx.BufferStore):
+    if not isinstance(store, tvm.tirx.BufferStore):
         return None
     variables = [each.var for each in body.block.iter_vars]
-    return substituted(store, list(zip(variables, body.iter_values, strict=True)))
+    places = list(zip(variables, body.iter_values, strict=True))
+    return substituted(store, places), body.predicate
