@@ -17,6 +17,7 @@ from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
+from tvm_ios.relax.schedules.resized import with_known_places
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import in_tiles, turned
@@ -54,7 +55,7 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
                 made = with_strided_vectors(in_tiles(with_rows_in_place(made)))
-                made = with_gathered_vectors(made)
+                made = with_gathered_vectors(with_known_places(made))
                 made = with_arithmetic(made) if bits_may_change() else made
                 return made.with_attr(IS_SCHEDULED, True)
         except s_tir.ScheduleError:

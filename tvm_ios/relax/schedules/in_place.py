@@ -41,9 +41,9 @@ def _fits(kept: tirx.Buffer, store: tirx.BufferStore) -> bool:
     loads: list[tvm.ir.TensorLoad] = []
     tvm_ffi.structural_walk(store.value, (tvm.ir.TensorLoad, loads.append))
     places = [list(load.indices) for load in loads if load.source.same_as(kept)]
-    kinds = [(str(each.ty.dtype), list(each.ty.shape)) for each in (kept, store.buffer)]
+    one, other = ([str(each.ty.dtype), *each.ty.shape] for each in (kept, store.buffer))
     return (
         bool(places)
-        and tvm_ffi.structural_equal(*kinds)
+        and tvm_ffi.structural_equal(one, other)
         and all(tvm_ffi.structural_equal(place, list(store.indices)) for place in places)
     )

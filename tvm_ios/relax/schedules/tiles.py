@@ -12,6 +12,7 @@ from tvm import s_tir
 
 __all__ = [
     "LEAST_PARALLEL",
+    "PLACES",
     "VECTOR",
     "divisor",
     "extents_of",
@@ -26,6 +27,8 @@ __all__ = [
 
 LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
+PLACES = "tvm_ios_places"
+"""Annotation of a loop along a row, which reads elements at places that are no single ones."""
 VECTOR, HALF, SHORT = 32, 16, 8
 """Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
 where it likes; and how many are too few."""
@@ -48,9 +51,12 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     if most:
         loops = [*loops[: -most[-1]], schedule.fuse(*loops[-most[-1] :])]
     *rows, last = loops
-    if not _knows_places(schedule.get(block)):
-        return  # LLVM does better with loops that it knows all of
     total = math.prod(extents_of(schedule, [*rows, last]))
+    if not _knows_places(schedule.get(block)):
+        schedule.annotate(last, PLACES, 1)
+        if rows and total >= LEAST_PARALLEL:
+            schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else rows[0])
+        return
     conditional = _is_conditional(schedule.get(block).body)
     outer = vectors_along(schedule, last, conditional=conditional)
     together = rows if conditional and rows else [*rows, outer]
