@@ -13,6 +13,7 @@ import tvm
 from tvm import s_tir
 
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
+from tvm_ios.relax.schedules.alike import with_common_conditions
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
@@ -54,7 +55,8 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = with_strided_vectors(in_tiles(with_rows_in_place(made)))
+                made = with_common_conditions(with_rows_in_place(made))
+                made = with_strided_vectors(in_tiles(made))
                 made = with_gathered_vectors(with_known_places(made))
                 made = with_arithmetic(made) if bits_may_change() else made
                 return made.with_attr(IS_SCHEDULED, True)
