@@ -212,7 +212,9 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
         **_depthwise_cases(),
         "first convolution 3x3": OneKernel(_first, [(1, 3, 112, 112)], 2 * 32 * 56 * 56 * 27),
-        "resize 2x, bilinear": OneKernel(_resized("linear"), [(1, 32, 28, 28)]),
+        "resize 2x, bilinear": OneKernel(
+            _resized("linear"), [(1, 32, 28, 28)], _steps(6, 32, 56, 56)
+        ),
         "resize 2x, nearest": OneKernel(_resized("nearest_neighbor"), [(1, 32, 28, 28)]),
         "concat of channels, NHWC": OneKernel(
             lambda x, y: OP.nn.relu(OP.concat([x, y], 3)), [(1, 28, 28, 24), (1, 28, 28, 72)]

@@ -18,7 +18,7 @@ from tvm.tirx import Expr as Value
 from tvm.tirx import Select, reinterpret
 
 from tvm_ios.core import polynomials as numbers
-from tvm_ios.relax.schedules.tiles import plain_store
+from tvm_ios.relax.schedules.tiles import in_order, only_store, uses
 
 __all__ = ["INFINITY", "REST", "bits_of", "calls_dear", "special", "with_arithmetic"]
 
@@ -28,8 +28,10 @@ INFINITY, NAN = 0x7F800000, 0x7FC00000
 """Bits of two float32 that TVM's JSON cannot hold as numbers."""
 TWO_THIRDS, LEAST_NORMAL, SHIFT = 0x3F2AAAAB, 2.0**-126, 23
 """Bits of 2/3, the least mantissa whose logarithm is taken; what scales subnormal numbers."""
-ROUNDER, ROUNDER_BITS = 1.5 * 2.0**23, 0x4B400000
-"""Number whose sum with a smaller one is rounded to an integer, and its bits."""
+ROUNDER = 1.5 * 2.0**23
+"""Number whose sum with a smaller one is rounded to an integer, which its last bits are."""
+VANISHING = -87.0
+"""Argument of which the exponential is 2^-126 times something, which counts as 0."""
 BRANCH = "prim.if_then_else"
 Keep = Callable[[Value], Value]
 """Makes a step of a value, which is computed once."""
@@ -57,14 +59,19 @@ class _Steps:
     lanes: int
     lane: Value
     """Which of so many elements is computed."""
-    made: list[tuple[tirx.Stmt, tirx.Stmt]] = field(default_factory=list)
-    """Of each step, the statements that give it a place and that compute it."""
+    before: list[tirx.Stmt] = field(default_factory=list)
+    """Statements that give steps a place, and those that are the same for all elements."""
+    steps: list[tirx.Stmt] = field(default_factory=list)
 
     def keep(self, value: Value) -> Value:
-        """Value that is computed once."""
-        buffer = tirx.decl_buffer((self.lanes,), str(value.ty), "step", layout=None)
-        self.made.append((tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, value, [self.lane])))
-        return tirx.BufferLoad(buffer, [self.lane])
+        """Value that is computed once, for each element if it depends on it."""
+        is_one = self.lanes == 1 or not uses(value, self.lane)
+        lanes, lane = (1, tirx.const(0, "int32")) if is_one else (self.lanes, self.lane)
+        buffer = tirx.decl_buffer((lanes,), str(value.ty), "step", layout=None)
+        self.before.append(tirx.AllocBuffer(buffer))
+        steps = self.before if is_one else self.steps
+        steps.append(tirx.BufferStore(buffer, value, [lane]))
+        return tirx.BufferLoad(buffer, [lane])
 
     def arithmetic(self, call: tvm.ir.Call) -> Value:
         """Arithmetic in place of a call, if there is any."""
@@ -74,35 +81,46 @@ class _Steps:
         made = function(self.keep, self.keep(call.args[0]), *call.args[1:])
         return call if made is None else made
 
-    def around(self, store: tirx.BufferStore) -> list[tirx.Stmt]:
-        """Statements that compute what a store writes, and the store; none if it calls nothing."""
-        called = _called(store.value)
-        if not FUNCTIONS.keys() & called or BRANCH in called:
-            return []
-        changed = (tvm.ir.Call, self.arithmetic)
+    def product(self, quotient: tirx.Div) -> Value:
+        """Product with the inverse of a divisor that all elements have; 0 if it is subnormal."""
+        divisor = quotient.b
+        if self.lanes == 1 or uses(divisor, self.lane) or str(quotient.ty) != "float32":
+            return quotient
+        inverse = 1.0 / divisor
+        return quotient.a * (inverse if isinstance(inverse, tirx.FloatImm) else self.keep(inverse))
+
+    def around(self, store: tirx.BufferStore) -> tirx.Stmt | None:
+        """Steps and a store of what they compute; None where a store calls nothing."""
+        if BRANCH in _called(store.value):
+            return None
+        changed = [(tvm.ir.Call, self.arithmetic), (tirx.Div, self.product)]
         value = tvm_ffi.structural_map(store.value, changed, order="post")
-        steps = [step for _, step in self.made]
-        return [*steps, tirx.BufferStore(store.buffer, value, store.indices)]
+        if value.same_as(store.value):
+            return None
+        return in_order([*self.steps, tirx.BufferStore(store.buffer, value, store.indices)])
 
 
 def _in_vectors(loop: tirx.For) -> tirx.Stmt:
     """Loop over a vector, whose steps are vectors of as many elements."""
-    found = plain_store(loop) if loop.kind == tirx.ForKind.VECTORIZED else None
+    found = only_store(loop) if loop.kind == tirx.ForKind.VECTORIZED else None
     if found is None:
         return loop
+    store, condition = found
     steps = _Steps(int(loop.extent), loop.loop_var)
-    body = steps.around(found)
-    if not body:
+    body = steps.around(store)
+    if body is None:
         return loop
-    places = [place for place, _ in steps.made]
-    changed = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, tirx.SeqStmt(body))
-    return tirx.SeqStmt([*places, changed])
+    if not isinstance(condition, bool | tirx.IntImm):
+        body = tirx.IfThenElse(condition, body, None)
+    return in_order(
+        [*steps.before, tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)]
+    )
 
 
 def _alone(store: tirx.BufferStore) -> tirx.Stmt:
     steps = _Steps(1, tirx.const(0, "int32"))
     body = steps.around(store)
-    return tirx.SeqStmt([*(place for place, _ in steps.made), *body]) if body else store
+    return store if body is None else in_order([*steps.before, body])
 
 
 def _called(value: Value | tirx.Stmt) -> set[str]:
@@ -117,25 +135,25 @@ def _name(call: tvm.ir.Call) -> str:
 
 
 def _exp(keep: Keep, x: Value) -> Value:
-    """Exponential: 0 of -inf, inf of inf and above 88.7, NaN of NaN, subnormal below -87.3."""
+    """Exponential: 0 of -inf and below -86.9, inf of inf and above 88.7, NaN of NaN."""
     # Comparisons that are false for NaN, which so goes through.
     x = keep(_chosen(x > numbers.EXP_MOST, numbers.EXP_MOST, x))
-    x = keep(_chosen(x < numbers.EXP_LEAST, numbers.EXP_LEAST, x))
-    whole = keep(_rounded(x * _const(numbers.LOG2_E)))
-    n = keep(whole.astype("float32"))
+    x = keep(_chosen(x < VANISHING, VANISHING, x))
+    biased = keep(x * _const(numbers.LOG2_E) + _const(ROUNDER))
+    n = keep(biased - _const(ROUNDER))
     r = keep(x - n * _const(numbers.LN2_HIGH) - n * _const(numbers.LN2_LOW))
-    rest = _horner(r, numbers.EXPM1) * (r * r) + r
-    # In two steps: 2^n alone would be no normal number near either end.
-    half = keep(whole >> 1)
-    power = keep(_power(half))
-    return keep((rest * power + power) * _power(whole - half))
+    rest = keep(_horner(r, numbers.EXPM1) * (r * r) + r)
+    # Half of it, since 2^n may be no number where the result is one.
+    power = keep(_power(biased, -1))
+    half = keep(rest * power + power)
+    return keep(half + half)
 
 
 def _small_exp(keep: Keep, x: Value) -> Value:
     """Exponential of -87 to 88, which nobody checks, to one part in 10^7."""
-    whole = keep(_rounded(x * _const(numbers.LOG2_E)))
-    r = keep(x - whole.astype("float32") * _const(numbers.LN2))
-    return _power(whole) * _horner(r, numbers.EXP)
+    biased = keep(x * _const(numbers.LOG2_E) + _const(ROUNDER))
+    r = keep(x - keep(biased - _const(ROUNDER)) * _const(numbers.LN2))
+    return _power(biased) * _horner(r, numbers.EXP)
 
 
 def _sigmoid(keep: Keep, x: Value) -> Value:
@@ -221,14 +239,9 @@ def _from_bits(bits: Value) -> Value:
     return reinterpret("float32", bits)
 
 
-def _rounded(x: Value) -> Value:
-    """Nearest integer, of which the sum with a large number has the bits."""
-    return bits_of(x + _const(ROUNDER)) - ROUNDER_BITS
-
-
-def _power(n: Value) -> Value:
-    """2^n for exponents of normal numbers."""
-    return _from_bits((n + 127) << 23)
+def _power(biased: Value, more: int = 0) -> Value:
+    """2^n and more, of n + :data:`ROUNDER`; 0 instead of 2^-127."""
+    return _from_bits((bits_of(biased) << 23) + ((127 + more) << 23))
 
 
 def _magnitude(x: Value) -> Value:

@@ -1,10 +1,14 @@
-"""Sums along rows whose lengths no vector divides, and places of their largest or least elements.
+"""Sums along rows, and places of their largest or least elements, in vectors.
 
-Goes behind the loops, where a marked loop gathers one number, or a place and a number. It becomes
-vectors of partial results, whose halves are combined, and a loop over what is left of a sum.
+Goes behind the loops, where a marked loop gathers one number, two at once, or a place and a number.
+It becomes vectors of partial results, whose halves are combined. TVM's ``rfactor`` drops the
+condition of a row that no vector divides, and keeps partial results in memory.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
@@ -12,15 +16,15 @@ from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.places import place_in
-from tvm_ios.relax.schedules.row_vectors import Row, halved, stored
+from tvm_ios.relax.schedules.row_vectors import Row, stored
 from tvm_ios.relax.schedules.tiles import substituted
 
 __all__ = ["LANES", "MARK", "with_gathered_vectors"]
 
 MARK = "tvm_ios_gathered"
 """Annotation of a loop in which one number is gathered."""
-LANES, MOST_LANES = 16, 64
-"""Partial results, and iterations of a loop that is worth them."""
+LANES, MOST_LANES = 4, 64
+"""Partial results, of which each has two elements of the row at least."""
 COMBINERS = (tirx.Add, tirx.Max, tirx.Min)
 
 
@@ -37,37 +41,77 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     variables = [each.var for each in block.iter_vars]
     body = substituted(block.body, list(zip(variables, loop.body.iter_values, strict=True)))
     extent = int(loop.extent)
-    row = Row(loop.loop_var, extent, MOST_LANES if extent >= 2 * MOST_LANES else LANES)
-    if isinstance(body, tirx.BufferStore) and isinstance(body.value, COMBINERS):
-        return _summed(row, body)
+    row = Row(loop.loop_var, extent, min(MOST_LANES, 1 << (extent // 2).bit_length() - 1))
+    sums = _sums(body)
+    if sums:
+        return _summed(row, sums)
     plain = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
     return place_in(row, body) or plain
 
 
-def _summed(row: Row, store: tirx.BufferStore) -> tirx.Stmt:
-    """Vectors of partial sums, or maxima, or minima."""
-    combine, added = type(store.value), store.value.b
-    parts = row.vector(str(store.value.ty))
-    target = tirx.BufferLoad(store.buffer, store.indices)
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Step of a sum, a maximum or a minimum."""
 
-    def add(value: Value) -> tirx.Stmt:
-        return tirx.BufferStore(store.buffer, combine(target, value), store.indices)
+    buffer: tirx.Buffer
+    indices: Sequence[Value]
+    value: tirx.Add | tirx.Max | tirx.Min
+
+    def combined(self, one: Value, other: Value) -> Value:
+        """Sum of two numbers."""
+        return type(self.value)(one, other)
+
+
+def _sums(body: tirx.Stmt) -> list[_Sum]:
+    """Sums that a statement is a step of; none if it is anything else."""
+    steps = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    stores = steps[len(steps) // 2 :]
+    if not all(isinstance(each, tirx.BufferStore) for each in stores):
+        return []
+    values = [each.value for each in steps if isinstance(each, tirx.Bind)]
+    values = values or [each.value for each in stores]
+    if len(values) != len(stores) or not all(isinstance(each, COMBINERS) for each in values):
+        return []
+    read: list[tvm.ir.TensorLoad] = []
+    for each in values:
+        tvm_ffi.structural_walk(each.b, (tvm.ir.TensorLoad, read.append))
+    if any(load.source.same_as(store.buffer) for load in read for store in stores):
+        return []
+    return [
+        _Sum(store.buffer, store.indices, value)
+        for store, value in zip(stores, values, strict=True)
+    ]
+
+
+def _summed(row: Row, sums: Sequence[_Sum]) -> tirx.Stmt:
+    """Vectors of partial sums; what no vector divides comes to those of their halves."""
+    parts = [row.vector(str(each.value.ty)) for each in sums]
+    pairs = list(zip(parts, sums, strict=True))
 
     def begin(lane: Value, place: Value) -> list[tirx.Stmt]:
-        return stored(lane, (parts,), (row.at(added, place),))
+        return stored(lane, parts, [row.at(each.value.b, place) for each in sums])
 
     def go_on(lane: Value, place: Value) -> list[tirx.Stmt]:
-        return stored(lane, (parts,), (combine(parts[lane], row.at(added, place)),))
+        added = [each.combined(part[lane], row.at(each.value.b, place)) for part, each in pairs]
+        return stored(lane, parts, added)
 
-    last, rest = tirx.Var("last", row.variable.ty.dtype), row.extent % row.lanes
-    left = add(row.at(added, last + (row.extent - rest)))
+    def halve(lane: Value, other: Value) -> list[tirx.Stmt]:
+        return stored(lane, parts, [each.combined(part[lane], part[other]) for part, each in pairs])
+
+    whole = [
+        tirx.BufferStore(
+            each.buffer,
+            each.combined(tirx.BufferLoad(each.buffer, each.indices), part[0]),
+            each.indices,
+        )
+        for part, each in pairs
+    ]
     return tirx.SeqStmt(
         [
-            tirx.AllocBuffer(parts),
+            *map(tirx.AllocBuffer, parts),
             row.in_lanes(begin, 0),
             row.over(1, go_on),
-            *halved(parts, row.lanes, combine),
-            add(parts[0]),
-            tirx.For(last, 0, rest, tirx.ForKind.SERIAL, left),
+            *row.halved(halve, go_on),
+            *whole,
         ]
     )

@@ -13,7 +13,7 @@ from tvm.tirx import Expr as Value
 from tvm.tirx import Select
 
 from tvm_ios.relax.schedules.arithmetic import INFINITY, REST, bits_of, special
-from tvm_ios.relax.schedules.row_vectors import Row, halved, stored
+from tvm_ios.relax.schedules.row_vectors import Row, stored
 
 __all__ = ["place_in"]
 
@@ -89,6 +89,9 @@ def _place_of(row: Row, extreme: _Extreme) -> tirx.Stmt:
         value = order.astype("int64") * 2**32 + (REST - there).astype("int64")
         return stored(lane, (keys,), (value,))
 
+    def larger(lane: Value, other: Value) -> list[tirx.Stmt]:
+        return stored(lane, (keys,), (tirx.Max(keys[lane], keys[other]),))
+
     place = REST - (keys[0] & REST).astype(row.variable.ty.dtype)
     rest = row.extent % row.lanes
     stores = ((extreme.place, place), (extreme.number, row.at(extreme.element, place)))
@@ -99,7 +102,7 @@ def _place_of(row: Row, extreme: _Extreme) -> tirx.Stmt:
             row.over(0, go_on),
             *([row.in_lanes(go_on, row.extent - row.lanes)] if rest else []),
             row.in_lanes(key, 0),
-            *halved(keys, row.lanes, tirx.Max),
+            *row.halved(larger),
             *(
                 tirx.BufferStore(each.buffer, value.astype(str(each.value.ty)), each.indices)
                 for each, value in stores

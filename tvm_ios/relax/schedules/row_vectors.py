@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.tiles import substituted
+from tvm_ios.relax.schedules.tiles import in_order, substituted
 
-__all__ = ["Make", "Row", "halved", "stored"]
+__all__ = ["Make", "Row", "stored"]
 
 Make = Callable[[Value, Value], list[tirx.Stmt]]
 """Makes statements of a lane and of its place in the row."""
@@ -42,26 +42,27 @@ class Row:
     def in_lanes(self, make: Make, first: Value | int) -> tirx.Stmt:
         """Statements for each lane of a vector that begins at a place of the row."""
         lane = tirx.Var("lane", self.variable.ty.dtype)
-        made = make(lane, lane + first)
-        body = made[0] if len(made) == 1 else tirx.SeqStmt(made)
-        return tirx.For(lane, 0, self.lanes, tirx.ForKind.VECTORIZED, body)
+        body = in_order(make(lane, lane + first))
+        kind = tirx.ForKind.VECTORIZED if self.lanes > 1 else tirx.ForKind.SERIAL
+        return tirx.For(lane, 0, self.lanes, kind, body)
+
+    def halved(self, halve: Make, go_on: Make | None = None) -> list[tirx.Stmt]:
+        """Statements that leave one number of a vector, of a lane and of the one that comes to it.
+
+        With ``go_on`` what the vectors have left of the row comes to the halves.
+        """
+        made, lanes, place = [], self.lanes, self.extent // self.lanes * self.lanes
+        while lanes > 1:
+            lanes //= 2
+            half = Row(self.variable, self.extent, lanes)
+            made.append(half.in_lanes(halve, lanes))
+            if go_on is not None and self.extent & lanes:
+                made.append(half.in_lanes(go_on, place))
+                place += lanes
+        return made
 
 
 def stored(lane: Value, buffers: Sequence[tirx.Buffer], values: Sequence[Value]) -> list[tirx.Stmt]:
     """Statements that write values of a lane, one after another."""
     pairs = zip(buffers, values, strict=True)
     return [tirx.BufferStore(buffer, value, [lane]) for buffer, value in pairs]
-
-
-def halved(
-    parts: tirx.Buffer, lanes: int, combine: Callable[[Value, Value], Value]
-) -> list[tirx.Stmt]:
-    """Loops that leave one number of a vector, in its first place."""
-    made = []
-    while lanes > 1:
-        lanes //= 2
-        lane = tirx.Var("lane", "int32")
-        value = combine(parts[lane], parts[lane + lanes])
-        kind = tirx.ForKind.VECTORIZED if lanes > 1 else tirx.ForKind.SERIAL
-        made.append(tirx.For(lane, 0, lanes, kind, tirx.BufferStore(parts, value, [lane])))
-    return made

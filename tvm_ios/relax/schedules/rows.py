@@ -1,20 +1,21 @@
 """Loops of kernels that sum along their rows: softmax, norms, means, sums and maxima.
 
-A row stays in the nearest cache until all is done with it. It is summed in several vectors of
-partial sums, since an addition waits for the one before; so sums are not in TVM's order.
+Two rows stay in the nearest cache until all is done with them. They are summed in several vectors
+of partial sums, since an addition waits for the one before; so sums are not in TVM's order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tvm import s_tir
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func
+from tvm.s_tir.schedule import LoopRV as Loop
 from tvm.s_tir.schedule import SBlockRV as Block
 
 from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.gathered import LANES, MARK
+from tvm_ios.relax.schedules.in_place import MARK as IN_PLACE
 from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
     divisor,
@@ -27,12 +28,9 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["rows"]
 
-PARTIAL = 64
-"""Most partial sums of a row."""
-FEW = 4
-"""Least number of partial sums."""
-TOGETHER = (4, 2, 3, 5, 7)
-"""Numbers of partial sums of which a vector makes one each, by preference."""
+MOST_ROWS, NEAREST = 2, 4096
+"""Most rows of which every step is taken before the next one, so that none waits for the sum of
+another; and elements of such rows, which the nearest cache holds with what is made of them."""
 
 
 def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors
@@ -50,24 +48,42 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
             schedule.compute_inline(each.block_rv)
     if not all(_lies_along(schedule.get(each.block_rv)) for each in sums):
         return False
-    inner: list[Block] = []
-    finish: list[Callable[[s_tir.Schedule, Block], None]] = []
-    for each in (*kept, last):
-        parts = _in_parts(schedule, each.block_rv, count) if each in sums else []
-        inner += [*parts, each.block_rv]
-        finish += [_sum_in_vectors] * len(parts)
-        finish.append(_gather if each in sums else _write_in_vectors)
-    outer = schedule.get_loops(last.block_rv)[:count]
+    schedule.annotate(last.block_rv, IN_PLACE, 1)
+    *outer, row = schedule.get_loops(last.block_rv)[:count]
     elements = max(math.prod(iteration.dom for iteration in each.iters) for each in blocks)
-    row = schedule.fuse(*outer) if count > 1 else outer[0]
-    for block in reversed(inner[:-1]):
-        schedule.compute_at(block, row)
+    (extent,) = extents_of(schedule, [row])
+    length = max(math.prod(int(each.dom) for each in block.iters[count:]) for block in blocks)
+    together = divisor(extent, max(1, min(MOST_ROWS, NEAREST // length)))
+    several = schedule.split(row, [None, together])[0] if together > 1 else row
+    several = schedule.fuse(*outer, several) if outer else several
+    for each in reversed(kept):
+        schedule.compute_at(each.block_rv, several)
     # Only whole reductions may be made parallel, so they are cut behind this.
     if elements >= LEAST_PARALLEL:
-        schedule.parallel(row)
-    for block, cut in zip(inner, finish, strict=True):
-        cut(schedule, block)
+        schedule.parallel(several)
+    for each in (*kept, last):
+        along = _loops_along(schedule, each.block_rv, count)
+        if each in sums:
+            _gather(schedule, each.block_rv, along)
+        elif along:
+            vectors_along(schedule, along[-1])
     return True
+
+
+def _loops_along(schedule: s_tir.Schedule, block: Block, count: int) -> list[Loop]:
+    """Loops of a block along a row, after its loop over rows was put before them."""
+    _, *inner = schedule.get_loops(block)
+    if not inner:
+        return []
+    places = schedule.get(inner[-1]).body.iter_values[:count]
+    rows = [
+        loop for loop in inner if any(uses(place, schedule.get(loop).loop_var) for place in places)
+    ]
+    along = [loop for loop in inner if loop not in rows]
+    schedule.reorder(*rows, *along)
+    if len(along) > 1 and lies_together(schedule.get(block), len(along)):
+        return [schedule.fuse(*along)]
+    return along
 
 
 def _rows_of(found: SBlockInfo) -> int:
@@ -90,56 +106,8 @@ def _lies_along(block: s_tir.SBlock) -> bool:
     return any(place[-1] for place in places) and not any(any(place[:-1]) for place in places)
 
 
-def _in_parts(schedule: s_tir.Schedule, block: Block, count: int) -> list[Block]:
-    """Blocks of the partial sums of a block, each summed up in the next one, the last in itself."""
-    along = schedule.get_loops(block)[count:]
-    if len(along) > 1 and lies_together(schedule.get(block), len(along)):
-        along = [schedule.fuse(*along)]
-    extents = extents_of(schedule, along)
-    if len(schedule.get(block).writes) > 1:
-        return []  # a place and a number, which are gathered
-    # LLVM takes sums in vectors of other lengths apart.
-    most = min(PARTIAL, math.prod(extents) // 2)
-    width = math.gcd(extents[-1], 1 << most.bit_length() - 1)
-    if width < LANES:
-        width = 0 if len(along) == 1 and extents[-1] >= 4 * LANES else divisor(extents[-1], most)
-    parts: list[Block] = []
-    while width >= FEW:
-        _, inner = schedule.split(schedule.get_loops(block)[-1], [None, width])
-        parts.append(schedule.rfactor(inner, -1))
-        width //= next((each for each in TOGETHER if width % each == 0), width)
-    return parts
-
-
-def _write_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
-    """Make vectors of the elements of a row that a block writes, if it writes any."""
-    loops = schedule.get_loops(block)[1:]
-    if loops:
-        vectors_along(schedule, loops[-1])
-
-
-def _sum_in_vectors(schedule: s_tir.Schedule, block: Block) -> None:
-    """Sum up vectors of partial sums; where these are few, at places that become registers."""
-    vector, *summed = schedule.get_loops(block)[1:]
-    schedule.reorder(*summed, vector)
-    schedule.vectorize(vector)
-    first = schedule.decompose_reduction(block, summed[0])
-    schedule.vectorize(schedule.get_loops(first)[-1])
-    _unroll_short(schedule, summed)
-
-
-def _gather(schedule: s_tir.Schedule, block: Block) -> None:
+def _gather(schedule: s_tir.Schedule, block: Block, summed: list[Loop]) -> None:
     """Sum up what is left of a row, by :mod:`tvm_ios.relax.schedules.gathered` if it is much."""
-    summed = schedule.get_loops(block)[1:]
-    if len(summed) > 1 and lies_together(schedule.get(block), len(summed)):
-        summed = [schedule.fuse(*summed)]
     if extents_of(schedule, summed)[-1] >= 2 * LANES:
         schedule.decompose_reduction(block, summed[0])
         schedule.annotate(summed[-1], MARK, 1)
-    _unroll_short(schedule, summed)
-
-
-def _unroll_short(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> None:
-    for loop, extent in zip(loops, extents_of(schedule, loops), strict=True):
-        if extent <= max(TOGETHER):
-            schedule.unroll(loop)

@@ -11,12 +11,16 @@ import tvm_ffi
 from tvm import s_tir
 
 __all__ = [
+    "ALIKE",
+    "COMPARISONS",
     "LEAST_PARALLEL",
+    "PLACES",
     "VECTOR",
     "divisor",
     "extents_of",
+    "in_order",
     "lies_together",
-    "plain_store",
+    "only_store",
     "spread",
     "substituted",
     "uses",
@@ -25,6 +29,11 @@ __all__ = [
 
 LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
+PLACES = "tvm_ios_places"
+"""Annotation of a loop along a row, which reads elements at places that are no single ones."""
+ALIKE = "tvm_ios_alike"
+"""Annotation of a loop over a vector whose elements have the conditions of the first one."""
+COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 VECTOR, HALF, SHORT = 32, 16, 8
 """Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
 where it likes; and how many are too few."""
@@ -43,18 +52,22 @@ def extents_of(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> 
 def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
     """Write the array of an injective block in vectors, and its rows in parallel if it is large."""
     loops = schedule.get_loops(block)
-    most = [n for n in range(2, len(loops) + 1) if lies_together(schedule.get(block), n)]
-    if most:
-        loops = [*loops[: -most[-1]], schedule.fuse(*loops[-most[-1] :])]
-    *rows, last = loops
-    if not _knows_places(schedule.get(block)):
-        return  # LLVM does better with loops that it knows all of
+    together = [n for n in range(2, len(loops) + 1) if lies_together(schedule.get(block), n)]
+    count = together[-1] if together else 1
+    rows = loops[:-count]
+    last = schedule.fuse(*loops[-count:]) if count > 1 else loops[-1]
     total = math.prod(extents_of(schedule, [*rows, last]))
+    if not _knows_places(schedule.get(block)):
+        schedule.annotate(last, PLACES, 1)
+        if rows and total >= LEAST_PARALLEL:
+            schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else rows[0])
+        return
     conditional = _is_conditional(schedule.get(block).body)
-    outer = vectors_along(schedule, last, conditional=conditional)
-    together = rows if conditional and rows else [*rows, outer]
+    ends = _ends(schedule.get(block), count) if conditional else []
+    outer = vectors_along(schedule, last, ends)
+    several = rows if conditional and rows else [*rows, outer]
     if total >= LEAST_PARALLEL:
-        schedule.parallel(schedule.fuse(*together) if len(together) > 1 else together[0])
+        schedule.parallel(schedule.fuse(*several) if len(several) > 1 else several[0])
 
 
 def _knows_places(block: s_tir.SBlock) -> bool:
@@ -64,21 +77,24 @@ def _knows_places(block: s_tir.SBlock) -> bool:
 
 
 def vectors_along(
-    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, *, conditional: bool = False
+    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, ends: Sequence[int] = ()
 ) -> s_tir.schedule.LoopRV:
-    """Loop over vectors that a loop over elements becomes.
+    """Loop over vectors that a loop over elements becomes, cut where conditions change.
 
-    Where elements have conditions, or would fill no vector, TVM is asked for loops of their own
-    for those vectors whose elements are all alike.
+    Where that would fill no vector, TVM is asked for loops of their own for those vectors whose
+    elements are all alike.
     """
     (extent,) = extents_of(schedule, [loop])
-    length, apart = divisor(extent, VECTOR), conditional
-    if conditional:
-        length = math.gcd(extent, HALF)
+    length, apart = divisor(extent, VECTOR), bool(ends)
+    cut = math.gcd(extent, HALF, *ends) if ends else 0
+    if ends:
+        length = cut if cut >= SHORT else math.gcd(extent, HALF)
     if length < SHORT and extent >= HALF:
         length, apart = HALF, True
     outer, inner = schedule.split(loop, [None, length])
     schedule.vectorize(inner)
+    if cut >= SHORT:
+        schedule.annotate(inner, ALIKE, 1)
     if apart:
         schedule.annotate(outer, "pragma_loop_partition_hint", 1)
     return outer
@@ -115,6 +131,25 @@ def _is_conditional(body: tvm.tirx.Stmt) -> bool:
     return any("if_then_else" in each for each in found)
 
 
+def _ends(block: s_tir.SBlock, count: int) -> list[int]:
+    """Places of a loop over so many last axes at which conditions change; [0, 1] for any places."""
+    lasts, ends = [each.var for each in block.iter_vars[-count:]], [0]
+
+    def compared(condition: Any) -> None:
+        if not any(uses(condition, each) for each in lasts):
+            return
+        one, other = condition.a, condition.b
+        if isinstance(condition, tvm.tirx.GT | tvm.tirx.GE):
+            one, other = other, one
+        is_less = isinstance(condition, tvm.tirx.LT | tvm.tirx.GT)
+        place, number = (one, other) if is_less else (other, one)
+        is_end = count == 1 and place.same_as(lasts[0]) and isinstance(number, tvm.tirx.IntImm)
+        ends.append(int(number) if is_end else 1)
+
+    tvm_ffi.structural_walk(block.body, [(kind, compared) for kind in COMPARISONS])
+    return ends
+
+
 def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
     """True if an expression depends on a variable."""
     found = tvm.tirx.analysis.undefined_vars(expression, [])
@@ -130,19 +165,24 @@ def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> 
     return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
 
 
-def plain_store(loop: tvm.tirx.For) -> tvm.tirx.BufferStore | None:
-    """The only statement of a loop's body, if it is a store without a condition.
+def in_order(statements: Sequence[tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
+    """Statements one after another; TVM's own sequences have two at least."""
+    return statements[0] if len(statements) == 1 else tvm.tirx.SeqStmt(statements)
+
+
+def only_store(loop: tvm.tirx.For) -> tuple[tvm.tirx.BufferStore, Any] | None:
+    """The only statement of a loop's body, if it is a store, and its condition.
 
     Variables of its block are written out, since a loop may not be where a block is.
     """
     body = loop.body
     if isinstance(body, tvm.tirx.BufferStore):
-        return body
-    if not isinstance(body, s_tir.SBlockRealize):
+        return body, True
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.init:
         return None
-    is_whole = isinstance(body.predicate, tvm.tirx.IntImm) and bool(body.predicate)
     store = body.block.body
-    if not is_whole or body.block.init or not isinstance(store, tvm.tirx.BufferStore):
+    if not isinstance(store, tvm.tirx.BufferStore):
         return None
     variables = [each.var for each in body.block.iter_vars]
-    return substituted(store, list(zip(variables, body.iter_values, strict=True)))
+    places = list(zip(variables, body.iter_values, strict=True))
+    return substituted(store, places), body.predicate

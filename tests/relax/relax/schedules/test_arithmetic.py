@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tvm import tirx
+from tvm import te, tirx
 
 from tests.relax.networks import TARGET
 from tests.relax.relax.schedules.kernels import computed, element_wise
@@ -14,7 +14,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.support.exact_bits import exact_bits
 
 FUNCTIONS = {
-    "exp": (tirx.exp, np.exp, (-87, 88)),
+    "exp": (tirx.exp, np.exp, (-86.9, 88.7)),
     "erf": (tirx.erf, np.vectorize(math.erf), (-5, 5)),
     "tanh": (tirx.tanh, np.tanh, (-12, 12)),
     "sigmoid": (tirx.sigmoid, lambda x: 1 / (1 + np.exp(-x)), (-80, 80)),
@@ -62,6 +62,27 @@ def test_these_calls_stay(name):
     kernel = element_wise(STAYING[name], 64)
     script = with_arithmetic(kernel).script()
     assert "T.sqrt(" in script or "T.log(" in script
+
+
+def test_exponentials_vanish_before_they_are_subnormal():
+    x = np.array([-86.9, -87.4, -104.0, -1e30, 88.73, 1e30], "float32")
+    found = computed(element_wise(tirx.exp, x.size), x, like=x)
+    np.testing.assert_array_equal(found[1:], [0, 0, 0, np.inf, np.inf])
+    np.testing.assert_allclose(found[0], np.exp(x[0]), rtol=5e-7)
+
+
+def test_quotients_by_one_number_are_products():
+    x, divisor = te.placeholder((4, 32), "float32", "x"), te.placeholder((4,), "float32", "d")
+    kernel = te.create_prim_func(
+        [x, divisor, te.compute((4, 32), lambda i, j: x[i, j] / divisor[i])]
+    )
+    values = np.random.default_rng(0).standard_normal((4, 32)).astype("float32")
+    divisors = np.array([3.0, np.inf, 0.0, np.nan], "float32")
+    with np.errstate(all="ignore"):
+        expected = values / divisors[:, None]
+    assert " / divisor" not in scheduled(kernel, resolve_target(TARGET)).script()
+    result = computed(kernel, values, divisors, like=values)
+    np.testing.assert_allclose(result, expected, rtol=2.5e-7)
 
 
 def test_text_grows_with_the_number_of_steps_alone():

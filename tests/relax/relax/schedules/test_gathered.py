@@ -20,8 +20,8 @@ def _kernel(combine, rows, length):
 
 
 @pytest.mark.parametrize("name", SUMS)
-@pytest.mark.parametrize("length", [97, 101, 129])
-def test_rows_that_no_vector_divides_are_summed_in_vectors(name, length):
+@pytest.mark.parametrize("length", [8, 13, 63, 97, 129, 192])
+def test_rows_of_any_length_are_summed_in_vectors(name, length):
     combine, expected = SUMS[name]
     kernel = _kernel(combine, 5, length)
     assert "parts" in scheduled(kernel, resolve_target(TARGET)).script()
@@ -32,7 +32,7 @@ def test_rows_that_no_vector_divides_are_summed_in_vectors(name, length):
 
 @pytest.mark.parametrize("name", SUMS)
 def test_short_rows_are_summed_one_by_one(name):
-    kernel = _kernel(SUMS[name][0], 5, 13)
+    kernel = _kernel(SUMS[name][0], 5, 7)
     assert "parts" not in scheduled(kernel, resolve_target(TARGET)).script()
 
 
@@ -67,3 +67,19 @@ def test_other_places_are_searched_one_by_one(arguments):
     kernel = te.create_prim_func([x, topi.argmax(x, **{"axis": 1, **arguments})])
     made = scheduled(kernel, resolve_target(TARGET))
     assert made is None or "parts" not in made.script()
+
+
+def test_a_sum_and_the_sum_of_squares_are_gathered_at_once():
+    shape = 1, 6, 7, 11
+    x, scale = te.placeholder(shape, "float32"), te.placeholder((6,), "float32")
+    kernel = te.create_prim_func(
+        [x, scale, topi.nn.group_norm(x, scale, scale, 6, 1, [2, 3], 1e-5)]
+    )
+    assert scheduled(kernel, resolve_target(TARGET)).script().count("parts_1 =") == 1
+    random = np.random.default_rng(0)
+    values = random.standard_normal(shape, "float32")
+    factors = random.standard_normal((6, 1, 1), "float32")
+    mean, variance = values.mean((2, 3), keepdims=True), values.var((2, 3), keepdims=True)
+    expected = (values - mean) / np.sqrt(variance + 1e-5) * factors + factors
+    result = computed(kernel, values, factors.reshape(6), like=expected)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
