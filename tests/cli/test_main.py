@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import importlib.util
 import logging
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from tvm_ios.cli import main as command_line
-from tvm_ios.cli.main import LAB_VERBS, VERBS, Verb, main
+from tvm_ios.cli.main import LAB_VERBS, NEW_OBJECTS, VERBS, Verb, main
 from tvm_ios.errors import OptionError
 
 RAISES = """
@@ -46,6 +47,18 @@ def test_every_verb_has_its_module_and_help(verb, capsys):
         main([verb.name, "--help"])
     assert ended.value.code == 0
     assert f"usage: tvm-ios {verb.name}" in capsys.readouterr().out
+
+
+def test_only_a_process_of_its_own_looks_for_cycles_less_often():
+    theirs = gc.get_threshold()
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert gc.get_threshold() == theirs
+    script = "import atexit, gc; atexit.register(lambda: print(gc.get_threshold()))"
+    script += "; from tvm_ios.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1].startswith(f"({NEW_OBJECTS}, ")
 
 
 def test_help_lists_every_verb_and_imports_none(run_python):

@@ -2,10 +2,11 @@
 
 Run from the root of a checkout:
 
-    python -m tvm_ios_lab.scripts.efficiencies NETWORK…   # measures, adds to the samples
-    python -m tvm_ios_lab.scripts.efficiencies            # the table of the samples that are there
+    python -m tvm_ios_lab.scripts.efficiencies --folder F NETWORK…   # measures, adds to samples
+    python -m tvm_ios_lab.scripts.efficiencies                       # the table of the samples
 
-A network is an ONNX file, or in Relay a name, with settings behind a colon: ``bert_base:layers=2``.
+A network is an ONNX file by its name in ``--folder`` (where omitted, the working directory), so
+that no path is stored, or in Relay a name, with settings behind a colon: ``bert_base:layers=2``.
 The dialect is that of the TVM that is found; ``TVM_IOS_TVM=path`` finds one with Relax. Each is
 built in the form that ``tune`` chooses without a race, and each of its operators priced by every
 maker, with and without help: the least of several short samples, which others on the machine
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -43,7 +45,7 @@ from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.measure.sampling import MeasureOptions
 from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.report.table import Table
-from tvm_ios_lab.measurement import Measurement, program_command
+from tvm_ios_lab.measurement import Measurement
 from tvm_ios_lab.places import RESULTS
 
 SHORT = MeasureOptions(repeat=1, max_repeat=1, min_repeat_ms=0.3, mode=ModeOptions(patience_s=0.0))
@@ -106,10 +108,16 @@ def main() -> None:
     """Measure the networks, then write and print what all samples say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
+    parser.add_argument("--folder", type=Path, default=Path(), help="folder of ONNX files")
     parser.add_argument("--lanes", type=int, default=2)
     parser.add_argument("--without-libraries", action="store_true", help="TVM's kernels only")
     parser.add_argument("--database", help="profile database (default: the usual one)")
     arguments = parser.parse_args()
+    for name in arguments.networks:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            parser.error(f"{name!r} would be stored: give --folder and the name in it")
+        if Path(name).suffix and not (arguments.folder / name).is_file():
+            parser.error(f"there is no file {name!r} in {arguments.folder}; give --folder")
     prepare_process(None, relay=False)
     from tvm_ios.runtime.base.tvm_names import DIALECT  # noqa: PLC0415
 
@@ -126,12 +134,12 @@ def main() -> None:
         parser.error(f"{file} has no samples of this processor; name networks to measure")
     samples = [Sample(**each) for each in stored["samples"]]
     for name in arguments.networks:
-        short = Path(name).stem
+        short = str(Path(name).with_suffix(""))
         title = f"{short}, TVM only" if arguments.without_libraries else short
         found = list(_measured(name, title, arguments))
         print(f"{title}: {len(found)} prices", flush=True)
         samples = [each for each in samples if each.network != title] + found
-        origin = Measurement.here(program_command("tvm_ios_lab.scripts.efficiencies")).origin()
+        origin = Measurement.here(_command(arguments)).origin()
         stored = origin | {"speeds": asdict(speeds), "samples": [asdict(each) for each in samples]}
         rows = ",\n".join(json.dumps(each) for each in stored["samples"])
         head = json.dumps({name: each for name, each in stored.items() if name != "samples"})
@@ -139,6 +147,13 @@ def main() -> None:
     origin = {name: stored[name] for name in ("command", "commit", "machine", "taken_at")}
     table_of(DIALECT).write_text(Efficiencies(rows_of(samples, speeds)).to_json(origin))
     print(held_against(samples, speeds).as_markdown())
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """Command that measures the same networks, without places on this machine."""
+    words = ["python", "-m", "tvm_ios_lab.scripts.efficiencies", f"--lanes={arguments.lanes}"]
+    words += ["--without-libraries"] * arguments.without_libraries
+    return shlex.join([*words, *arguments.networks])
 
 
 def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[Sample]:
@@ -151,7 +166,8 @@ def _measured(name: str, title: str, arguments: argparse.Namespace) -> Iterator[
     from tvm_ios.profile.stage_kernels import StageKernels  # noqa: PLC0415
 
     call = MeasuringCall.here(lanes=arguments.lanes, database=arguments.database)
-    built = _built(name, call, () if arguments.without_libraries else None)
+    source = str(arguments.folder / name) if Path(name).suffix else name
+    built = _built(source, call, () if arguments.without_libraries else None)
     with (
         call.open() as session,
         StageKernels(built, lanes=call.lanes, session=session, database=call.database) as runner,

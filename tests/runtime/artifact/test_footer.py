@@ -9,6 +9,7 @@ import pytest
 from tvm_ios.errors import ArtifactError
 from tvm_ios.onnx.rest import Rest
 from tvm_ios.plan.image import PLAN_VERSION
+from tvm_ios.plan.plan import ALIGNMENT_BYTES
 from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity
 
@@ -71,6 +72,25 @@ def test_a_large_file_is_read_piece_by_piece(tmp_path):
     finally:
         tracemalloc.stop()
     assert most < 4 << 20
+
+
+def test_parameters_lie_on_boundaries_and_are_not_copied(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"library")
+    large = memoryview(bytes(range(256)) * (16 << 12))
+    tracemalloc.start()
+    try:
+        append_footer(path, IDENTITY, image=b"image", parameters=(b"small", large))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20
+    footer = read_footer(path)
+    begin, end = footer.parameters
+    assert (begin % ALIGNMENT_BYTES, footer.image) == (0, b"image")
+    values = path.read_bytes()[begin:end]
+    assert values.startswith(b"small")
+    assert values[ALIGNMENT_BYTES:] == large
 
 
 def test_a_folder_is_no_file(tmp_path):

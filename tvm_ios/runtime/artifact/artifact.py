@@ -198,11 +198,11 @@ def _memory_of(array: Any, size_bytes: int) -> ctypes.Array[ctypes.c_char]:
     return (ctypes.c_char * size_bytes).from_address(data_address(array))
 
 
-def _values(plan: ExecutionPlan, params: Mapping[str, Any]) -> list[bytes]:
-    """Bytes of the parameters among the inputs of a plan, in their order."""
+def _values(plan: ExecutionPlan, params: Mapping[str, Any]) -> list[memoryview]:
+    """Memory of the parameters among the inputs of a plan, in their order."""
     by_name = {str(name): array for name, array in params.items()}
     return [
-        bytes(_memory_of(by_name[entry.name], plan.tensors[entry.tensor].size_bytes))
+        memoryview(_memory_of(by_name[entry.name], plan.tensors[entry.tensor].size_bytes))
         for entry in plan.inputs
         if entry.name in by_name
     ]

@@ -48,7 +48,7 @@ def append_footer(
     story: ModelStory | None = None,
     image: bytes = b"",
     rest: Rest | None = None,
-    parameters: Sequence[bytes] = (),
+    parameters: Sequence[bytes | memoryview] = (),
 ) -> None:
     """Write the footer at the end of a library; ``image`` is that of its plan.
 
@@ -56,28 +56,32 @@ def append_footer(
     plan's inputs. They lie in the file as they would in memory, each on a boundary of
     :data:`ALIGNMENT_BYTES`.
     """
-    size_bytes = path.stat().st_size
-    values = b"".join(map(_aligned, parameters))
-    if len(values) > _MOST_BYTES:
+    # Parameters may be most of memory: none is copied.
+    values = [piece for each in parameters for piece in (each, _padding(len(each)))]
+    values_bytes = sum(map(len, values))
+    if values_bytes > _MOST_BYTES:
         raise ArtifactError(
-            f"{path}: the parameters are {len(values)} bytes, and a file holds {_MOST_BYTES}; "
+            f"{path}: the parameters are {values_bytes} bytes, and a file holds {_MOST_BYTES}; "
             "export parts of the model on their own"
         )
+    pieces = []
+    if values_bytes:
+        mark = _MARKED.pack(values_bytes, _PARAMETERS_MARK)
+        pieces = [_padding(path.stat().st_size), *values, mark]
     marked = (
-        (values, _PARAMETERS_MARK),
         (b"" if rest is None else rest.to_bytes(), _REST_MARK),
         (image, _IMAGE_MARK),
         (b"" if story is None else story.to_bytes(), _STORY_MARK),
     )
-    padding = bytes(-size_bytes % ALIGNMENT_BYTES) if values else b""
-    text = padding + b"".join(part + _MARKED.pack(len(part), mark) for part, mark in marked if part)
+    pieces += [part + _MARKED.pack(len(part), mark) for part, mark in marked if part]
     known = identity.to_json().encode()
-    text += known + _LENGTH.pack(len(known))
     with path.open("rb+") as file:
         digest = hashlib.file_digest(file, "sha256")
-        digest.update(text)
         file.seek(0, 2)
-        file.write(text + _TAIL.pack(digest.digest(), _MAGIC))
+        for piece in (*pieces, known + _LENGTH.pack(len(known))):
+            digest.update(piece)
+            file.write(piece)
+        file.write(_TAIL.pack(digest.digest(), _MAGIC))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +169,9 @@ def _place(file: BinaryIO, end: int, mark: bytes) -> tuple[int, int] | None:
     return (tail - length, tail) if found == mark else None
 
 
-def _aligned(values: bytes) -> bytes:
-    return values + bytes(-len(values) % ALIGNMENT_BYTES)
+def _padding(size_bytes: int) -> bytes:
+    """Zeros up to the next boundary."""
+    return bytes(-size_bytes % ALIGNMENT_BYTES)
 
 
 def _part(file: BinaryIO, begin: int, end: int) -> bytes:
