@@ -10,7 +10,7 @@ from tvm import te, tirx, topi
 from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.stored_type import StoredType
 
-__all__ = ["number", "rounded", "written"]
+__all__ = ["looked_up", "number", "rounded", "written"]
 
 LAST = np.float32(1.5 * 2**23)
 """Number of float32 whose sums with small ones have no digits behind the point."""
@@ -19,7 +19,7 @@ LAST = np.float32(1.5 * 2**23)
 def number(values: te.Tensor, stored: StoredType) -> te.Tensor:
     """Numbers of float32 that are in memory in another type."""
     if not stored.is_whole:
-        return topi.cast(values, FLOAT32)
+        return te.compute(values.shape, lambda *place: _widened(values(*place)), "widened")
     scale = tirx.const(np.float32(stored.scale), FLOAT32)
 
     def element(*place: Any) -> Any:
@@ -41,6 +41,13 @@ def written(values: te.Tensor, stored: StoredType) -> te.Tensor:
     return te.compute(values.shape, element, "whole_numbers")
 
 
+def looked_up(values: te.Tensor, table: te.Tensor) -> te.Tensor:
+    """Elements of a table at the places that bytes tell."""
+    return te.compute(
+        values.shape, lambda *place: table[values(*place).astype("int32")], "looked_up"
+    )
+
+
 def rounded(values: te.Tensor, stored: StoredType) -> te.Tensor:
     """Numbers of float32 nearest to those given that whole numbers stand for."""
     scale = tirx.const(np.float32(stored.scale), FLOAT32)
@@ -49,6 +56,15 @@ def rounded(values: te.Tensor, stored: StoredType) -> te.Tensor:
         lambda *place: _steps(values(*place), stored).astype(FLOAT32) * scale,
         "rounded",
     )
+
+
+def _widened(value: Any) -> Any:
+    """A number of bfloat16 as float32, of which it is the upper half.
+
+    TVM's conversion takes the half for a whole number where a kernel binds what it computes.
+    """
+    half = tirx.reinterpret("uint16", value).astype("uint32")
+    return tirx.reinterpret(FLOAT32, half << 16)
 
 
 def _steps(value: Any, stored: StoredType) -> Any:

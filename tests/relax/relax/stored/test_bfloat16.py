@@ -122,6 +122,25 @@ def test_values_that_cannot_be_bfloat16_leave_the_model_alone():
     assert twice[0] == twice[1] != model.extraction.graph.fingerprint()
 
 
+@pytest.mark.parametrize("columns", [8, 37])
+@pytest.mark.parametrize(
+    "function",
+    [relax.op.erf, relax.op.exp, relax.op.nn.softmax, relax.op.sigmoid, relax.op.tanh],
+    ids=lambda each: each.__name__,
+)
+def test_functions_of_bfloat16_are_those_of_its_numbers(function, columns):
+    def body(net):
+        return product(net, net.emit(function(product(net, net.x, columns))))
+
+    exact = prepared(body)
+    made = with_low_precision(exact, low_values(exact.extraction).most())
+    value = np.random.default_rng(1).uniform(-1, 1, (2, 8)).astype("float32")
+    built = build_prepared(made)
+    (found,) = ran(lower_schedule(built, sequential_schedule(built.graph), lanes=1), value)
+    (wanted,) = answers(exact.module, value)
+    assert np.abs(found - wanted).max() <= 0.05 * np.abs(wanted).max()
+
+
 @pytest.mark.slow(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks_are_close_to_float32_in_any_order(seed):
