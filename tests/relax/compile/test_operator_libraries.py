@@ -201,6 +201,7 @@ def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(net
         np.testing.assert_array_equal(each, found[0])
 
 
+@pytest.mark.slow
 def test_a_partitioned_module_keeps_its_calls_when_it_is_saved(network):
     model, value, _ = network
     compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)

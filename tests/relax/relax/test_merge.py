@@ -153,6 +153,7 @@ def test_slices_between_kernels_are_views():
     assert len(compiled.plan.launches) == 3
 
 
+@pytest.mark.slow(1)
 def test_partitioned_modules_keep_merges_in_script_and_json():
     mod, value = siblings(KERNELS["1x1 and 3x3"])
     model = build_model(mod, None, TARGET)

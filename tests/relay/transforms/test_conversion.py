@@ -221,6 +221,7 @@ def test_tvm_does_not_warn_of_operators_that_follow(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow(1)
 def test_the_operators_of_tvm_are_left_as_they_were():
     converted_network(HALF_NHWC)
     rules = [relay.op.get(name).get_attr(CONVERSION_TYPE) for name in DEFAULT_ALWAYS_LIST]
