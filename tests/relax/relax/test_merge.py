@@ -139,6 +139,7 @@ def test_a_concatenation_of_the_members_is_the_merged_convolution(batch):
     assert "tvm_ios_stage_1" in {each.name_hint for each in compiled.module.get_global_vars()}
 
 
+@pytest.mark.slow(1)
 def test_slices_between_kernels_are_views():
     network = Network(1, 4, 8, 8)
 

@@ -152,6 +152,7 @@ def test_nothing_of_weights_is_computed_at_run_time(conversion):
     assert kinds.count("cast") <= 2
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
 def test_facts_of_operators_know_layout_and_type(conversion):
     graph = extract(converted_network(conversion).module).graph
