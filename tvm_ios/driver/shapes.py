@@ -1,4 +1,4 @@
-"""One model in several shapes: each is tuned as if it were alone, and all become one program."""
+"""Tuning of a model in several shapes, each as if it were alone, for one program of all."""
 
 from __future__ import annotations
 
