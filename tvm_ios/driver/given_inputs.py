@@ -38,7 +38,7 @@ def require_inputs(
 
     An OptionError lists what the model takes.
     """
-    models = import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
+    models = import_module(f"tvm_ios.driver.dialects.{DIALECT}_given")
     wanted: dict[str, TensorType] = models.input_types(mod, params or {})
     require_fit(wanted, inputs)
 

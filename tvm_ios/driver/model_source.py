@@ -185,4 +185,4 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest
 def _dialect() -> Any:
     """Importers of the dialect of this process's TVM."""
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_given")

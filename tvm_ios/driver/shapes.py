@@ -152,7 +152,7 @@ def _require_cpu(target: Any, options: TuneOptions) -> None:
 def _dialect() -> Any:
     """Targets and inputs of the dialect of this process's TVM."""
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_given")
 
 
 def _told(

@@ -113,4 +113,4 @@ class BackendOptions:
 
 def _resolved(target: Any) -> Any:
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models").resolve_target(target)
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_given").resolve_target(target)

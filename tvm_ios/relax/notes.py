@@ -24,7 +24,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.stored.arithmetic import rounded, written
 from tvm_ios.relax.stored.quantised import stored_type_of
-from tvm_ios.relax.transforms.convolutions import LOWERED
+from tvm_ios.relax.transforms.convolution_kernels import LOWERED
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [

@@ -109,7 +109,7 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
 def _dialect() -> Any:
     """Digests of models, texts of targets and contexts of tuners, in the dialect of this TVM."""
     # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_given")
 
 
 def _loaded(kept: Kept, call: TuneCall, key: str) -> CompiledModel:
