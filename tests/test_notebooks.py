@@ -27,7 +27,10 @@ SECONDS = {"tuned_schedule": "15"}
 LITTLE = {
     "tuned_schedule": "from tvm_ios.tuning.ansor import run as ansor\nansor.POPULATION = 16\n",
 }
-"""What makes a notebook search little: how well its tuner searches is no concern here."""
+"""What makes a notebook search little: how well its tuner searches is no concern here.
+
+It tunes for all that, and calls what tests of tuning call, so it runs in ``make test-all`` alone.
+"""
 SAYS = {
     "tuned_schedule": ("GFLOPS", "stage 0 "),
     "grid": ("s a cell, of which", "repeats"),
@@ -53,7 +56,14 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
 
 
 @pytest.mark.slow(30)
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(notebook, marks=pytest.mark.full if notebook.stem in LITTLE else ())
+        for notebook in NOTEBOOKS
+    ],
+    ids=lambda path: path.stem,
+)
 def test_notebook_runs(notebook, run_python, tmp_path):
     places = {"TVM_IOS_NOTEBOOK_FOLDER": str(tmp_path), "TVM_IOS_NOTEBOOKS": str(notebook.parent)}
     budget = TRIALS | {"TVM_IOS_NOTEBOOK_SECONDS": SECONDS.get(notebook.stem, "2")}

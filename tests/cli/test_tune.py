@@ -209,6 +209,7 @@ def test_names_of_tvmc_and_short_ones_are_the_same():
     assert parsed(*words, "--rpc-key", "cpu") == parsed(*words, "--key", "cpu")
 
 
+@pytest.mark.slow(1)
 def test_open_dimensions_are_told_before_tvm_is_loaded(tmp_path, run_python, project_root):
     path = write_two_ways(tmp_path)
     code = (

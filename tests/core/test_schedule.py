@@ -190,6 +190,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow(1)
 @given(st.sampled_from(list(places(STORED))), JSON_VALUES, st.booleans())
 def test_any_one_change_is_read_back_equal_or_refused_in_one_line(path, value, remove):
     data = copy.deepcopy(STORED)

@@ -235,6 +235,7 @@ def test_a_schedule_finds_its_values_in_bfloat16(narrow):
         np.testing.assert_array_equal(output_of(again), output_of(compiled))
 
 
+@pytest.mark.slow(1)
 def test_values_that_cannot_be_bfloat16_are_those_of_another_model(narrow, built):
     exact = prepare(*narrow, TARGET)
     assert in_precision(exact, None) is exact

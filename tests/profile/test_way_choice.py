@@ -107,6 +107,7 @@ def test_a_choice_is_kept_with_its_libraries(choices: KnownChoices) -> None:
     assert known_way(choices, "ways", plain_prices(GRAPH, [10_000] * 4)) is None
 
 
+@pytest.mark.slow(1)
 def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) -> None:
     graph = kernels.graph
     prices = plain_prices(graph, [LONG_OPERATOR_NS] * len(graph))

@@ -28,8 +28,9 @@ from tvm_ios.search.options import SearchOptions
 
 LANES = 2
 COUNT = int(os.environ.get("TVM_IOS_RANDOM_NETWORKS", "20"))
-FEW = 4
-SEEDS = [pytest.param(n, marks=[] if n < FEW else pytest.mark.slow(2)) for n in range(COUNT)]
+SCRIPTS, USUAL = 2, 12
+"""Networks that are read from a script as well, and those that are not only for nightly runs."""
+SEEDS = [pytest.param(n, marks=[] if n < USUAL else pytest.mark.full) for n in range(COUNT)]
 
 
 class RandomPrices:
@@ -68,6 +69,7 @@ def read_again(module: tvm.IRModule, *, as_script: bool) -> tvm.IRModule:
     return tvm.ir.load_json(tvm.ir.save_json(module))
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_schedule_has_the_bits_of_the_virtual_machine(seed):
     mod, value = random_network(seed)
@@ -76,7 +78,7 @@ def test_every_schedule_has_the_bits_of_the_virtual_machine(seed):
     compiled = lower_schedule(model, schedule, lanes=LANES)
     partitioned = compiled.module
     relax.analysis.check_well_formed(partitioned)
-    assert read_schedule(read_again(partitioned, as_script=seed < FEW)) == schedule
+    assert read_schedule(read_again(partitioned, as_script=seed < SCRIPTS)) == schedule
     wanted = answers(partitioned, value)
     memory = PlanMemory(compiled.plan, compiled.kernels.params)
     for entry in compiled.plan.inputs:

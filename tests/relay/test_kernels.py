@@ -265,6 +265,7 @@ def test_kernels_in_bfloat16_have_the_bits_of_rounded_float32(name):
     assert_has_bits_of_rounded_float32(name)
 
 
+@pytest.mark.slow(1)
 def test_kernels_in_bfloat16_are_as_right_where_bits_are_exact():
     with exact_bits(True):
         assert_has_bits_of_rounded_float32(next(iter(IN_BFLOAT16)))

@@ -26,6 +26,7 @@ def graphs(draw):
     return OperatorGraph("g", operators)
 
 
+@pytest.mark.slow(1)
 @given(graphs(), st.integers(1, 4))
 def test_schedules_are_right(graph, streams):
     verify_schedule(sequential_schedule(graph), graph, max_group_size=1, max_num_groups=1)

@@ -33,7 +33,7 @@ __all__ = ["CompiledShapes"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CompiledShapes:
-    """One model, compiled for a CPU in several shapes, each with a schedule of its own.
+    """Compiled model for a CPU in several shapes, each with a schedule of its own.
 
     Parameters of equal values and equal kernels are there once, and shapes share memory of
     activations.

@@ -1,4 +1,4 @@
-"""Inputs that a call of ``tune`` checks the error of bfloat16 on, before anything is built."""
+"""What calls are given: inputs that errors of bfloat16 are checked on, and who reads the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from tvm_ios.driver.run_inputs import require_fit
 from tvm_ios.errors import OptionError
 from tvm_ios.runtime.base.tvm_names import DIALECT, Array
 
-__all__ = ["arrays_of", "digest_of_inputs", "require_inputs"]
+__all__ = ["arrays_of", "digest_of_inputs", "given_here", "require_inputs"]
+
+
+def given_here() -> Any:
+    """Module that reads what calls are given, and names it, in the dialect of this TVM."""
+    # Each imports a dialect that only one TVM has.
+    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_given")
 
 
 def arrays_of(inputs: Mapping[str, Any] | None) -> dict[str, np.ndarray] | None:
@@ -38,8 +44,7 @@ def require_inputs(
 
     An OptionError lists what the model takes.
     """
-    models = import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
-    wanted: dict[str, TensorType] = models.input_types(mod, params or {})
+    wanted: dict[str, TensorType] = given_here().input_types(mod, params or {})
     require_fit(wanted, inputs)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 import tvm
 
 from tvm_ios.driver.build_options import require_rest
+from tvm_ios.driver.given_inputs import given_here
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.onnx_file import OnnxFile, is_onnx_model, is_onnx_path
 from tvm_ios.errors import ModelError, OptionError
@@ -156,7 +157,7 @@ def from_torch(model: Any, example_inputs: Any) -> tuple[tvm.IRModule, dict[str,
 
 
 def _imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
-    mod, params = _dialect().imported(file)
+    mod, params = given_here().imported(file)
     return mod, params
 
 
@@ -164,7 +165,7 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest
     """Module and parameters of a network by name, or of a file."""
     if is_onnx_path(name):
         return _imported(OnnxFile.open(name, shapes, params=params, rest=rest))
-    path, dialect = Path(name), _dialect()
+    path, dialect = Path(name), given_here()
     if name.replace("-", "_") in MODEL_NAMES:
         if params is not None:
             raise OptionError(f"{name} has weights of its own; leave out --params {params}")
@@ -180,9 +181,3 @@ def _named_model(name: str, params: str | Path | None, shapes: InputShapes, rest
         )
     shapes.require_none(name)
     return dialect.read_file(path, params)
-
-
-def _dialect() -> Any:
-    """Importers of the dialect of this process's TVM."""
-    # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")

@@ -1,16 +1,17 @@
-"""One model in several shapes: each is tuned as if it were alone, and all become one program."""
+"""Tuning of a model in several shapes, each as if it were alone, for one program of all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.shapes import CompiledShapes
 from tvm_ios.core.shapes import shape_names
 from tvm_ios.cost.profile_key import digest_of
+from tvm_ios.driver.given_inputs import given_here
 from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.driver.kept.store import KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import budget_of_call
@@ -20,7 +21,6 @@ from tvm_ios.driver.tune import tune
 from tvm_ios.errors import ModelError, OptionError
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.base.module_attributes import parts_of, rest_of
-from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.support.progress import Progress, ProgressListener
 from tvm_ios.support.time_budget import TimeBudget
 
@@ -135,24 +135,18 @@ def _shapes_of(source: ModelSource) -> dict[str, tuple[int, ...]]:
             f"{source.name} has a rest that onnxruntime runs, or parts, which is for models in one "
             "shape; make a file of each shape"
         )
-    types = _dialect().input_types(source.mod, source.params or {})
+    types = given_here().input_types(source.mod, source.params or {})
     return {name: each.shape for name, each in types.items()}
 
 
 def _require_cpu(target: Any, options: TuneOptions) -> None:
-    on_gpu = target is not None and is_gpu_target(_dialect().resolve_target(target))
+    on_gpu = target is not None and is_gpu_target(dialect_here().resolve_target(target))
     if on_gpu or options.device.is_remote:
         where = f"target is {target!r}" if on_gpu else "the device is behind an RPC tracker"
         raise OptionError(
             f"{where}, but several shapes in one file are for the CPU of this machine; tune a file "
             "for each shape"
         )
-
-
-def _dialect() -> Any:
-    """Targets and inputs of the dialect of this process's TVM."""
-    # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
 
 
 def _told(

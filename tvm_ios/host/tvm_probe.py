@@ -23,7 +23,7 @@ _GIVES = {
     "relay": "Relay: AutoTVM, Ansor and their logs, GPUs of NVIDIA, CPUs over RPC",
     "relax": "Relax: today's wheels, on CPUs of this machine; no AutoTVM, Ansor or their logs",
 }
-"""What each dialect is good for."""
+"""Abilities of a TVM with each dialect, for people."""
 _LIBRARIES = ("USE_CUDNN", "USE_CUBLAS", "USE_GRAPH_EXECUTOR_CUDA_GRAPH")
 
 
@@ -50,7 +50,7 @@ class TvmReport:
 
     @property
     def gives(self) -> str | None:
-        """What tvm-ios can do with it, for people; None without one."""
+        """Abilities of tvm-ios with the TVM that was found, for people; None without one."""
         if self.problem is not None:
             return None
         return _GIVES["relay" if "relay" in self.dialects else "relax"]

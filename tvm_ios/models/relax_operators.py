@@ -59,7 +59,7 @@ def var(name: str, *, shape: Sequence[int], dtype: str = "float32") -> Value:
 
 
 def const(value: float) -> relax.Expr:
-    """Float32 number."""
+    """Constant of a number in float32."""
     return relax.const(value, "float32")
 
 

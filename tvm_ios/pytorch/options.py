@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
+from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.kept.tune_call import TuneCall, budget_of_call
 from tvm_ios.driver.options import DEFAULTS, TuneOptions, options_of_call
 from tvm_ios.errors import OptionError
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["BackendOptions"]
 
@@ -56,7 +55,7 @@ class BackendOptions:
         )
         if not isinstance(self.wait, bool | None):
             raise OptionError(f"wait is {self.wait!r}; give True, False or None")
-        if self.target is not None and is_gpu_target(_resolved(self.target)):
+        if self.target is not None and is_gpu_target(dialect_here().resolve_target(self.target)):
             raise OptionError(
                 f"target is {self.target!r}, but the backend tvm_ios runs on the CPU, where torch "
                 "has the tensors; leave it out, or schedule one model for the GPU: "
@@ -109,8 +108,3 @@ class BackendOptions:
                 f"the backend tvm_ios has no option {unknown[0]!r}; it has {', '.join(names)}"
             )
         return cls(**given or {})
-
-
-def _resolved(target: Any) -> Any:
-    # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models").resolve_target(target)

@@ -82,7 +82,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What a kernel is, whoever calls it."""
+    """Properties of a kernel that all its calls share."""
 
     kind: str
     workload: str

@@ -24,7 +24,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.stored.arithmetic import rounded, written
 from tvm_ios.relax.stored.quantised import stored_type_of
-from tvm_ios.relax.transforms.convolutions import LOWERED
+from tvm_ios.relax.transforms.convolution_kernels import LOWERED
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [
@@ -163,7 +163,7 @@ def _with_rounded(module: tvm.IRModule, rounded: Mapping[str, StoredType]) -> tv
 
 
 def _rounded_by_last(module: tvm.IRModule, function: relax.Function) -> StoredType | None:
-    """What a fused function rounds its result to, perhaps before that is moved; None of others."""
+    """Type that a fused function rounds its result to, perhaps before moving it, if it rounds."""
     made = {each.var: each.value for block in function.body.blocks for each in block.bindings}
     value = made.get(function.body.body)
     while isinstance(value, relax.Call) and is_call_tir(value):
@@ -199,7 +199,7 @@ class _Rounding:
         self.rounded: dict[str, StoredType] = {}
         """Whole numbers that stand for numbers which kernels make, by name."""
         self.apart: set[str] = set()
-        """Those that TVM has to fuse with what they read, not with what reads them."""
+        """Names of kernels that TVM has to fuse with what they read, not with what reads them."""
 
     def quantize(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         stored = stored_type_of(call)

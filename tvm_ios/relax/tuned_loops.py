@@ -146,7 +146,7 @@ def _lines(folder: Path, name: str) -> Iterator[str]:
 
 
 def _text(value: Any) -> Any:
-    """What TVM gives as JSON, as Python's own values."""
+    """Python's own values of JSON that TVM gives."""
     if isinstance(value, Mapping):
         return {str(key): _text(each) for key, each in value.items()}
     if isinstance(value, str | int | float | bool) or value is None:

@@ -133,7 +133,7 @@ class TimeBudget:
 
     @property
     def cuts(self) -> tuple[str, ...]:
-        """What was left out or cut short, in order."""
+        """Lines on the steps that were left out or cut short, in order."""
         return tuple(self._cuts)
 
     @property

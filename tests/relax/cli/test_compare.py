@@ -45,6 +45,7 @@ def test_files_of_both_tvms_take_turns(of_relax, run_python, tmp_path, capfd):
     assert len(found["rounds"]) >= 8
 
 
+@pytest.mark.slow(2)
 def test_what_is_wrong_with_a_file_is_told_by_its_process(of_relax):
     with FileProcess(of_relax, lanes=1, any_processor_model=False) as process:
         assert process.time_ns(3) > 0

@@ -56,6 +56,7 @@ def test_a_file_computes_the_same(block, tmp_path):
         np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
 
 
+@pytest.mark.slow(2)
 def test_squeezenet_of_tvms_own_frontend():
     mod, params, value = squeezenet()
     model = build_model(mod, params, TARGET)

@@ -156,6 +156,7 @@ def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
     assert check(Network(1, 8, 6, 6), body) == ["conv2d_add_relu"]
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks_have_the_same_bits_in_any_order(seed):
     mod, value = random_network(seed)
@@ -201,6 +202,7 @@ def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(net
         np.testing.assert_array_equal(each, found[0])
 
 
+@pytest.mark.slow
 def test_a_partitioned_module_keeps_its_calls_when_it_is_saved(network):
     model, value, _ = network
     compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)
@@ -224,6 +226,7 @@ def test_a_schedule_chooses_what_the_library_computes(network):
     assert sorted(calls) == sorted(names[index] for index in chosen)
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
 def test_kernels_that_are_left_out_are_compiled_for_a_schedule_that_needs_them(layout, tmp_path):
     def body(net):
@@ -255,6 +258,7 @@ def test_kernels_that_are_left_out_are_compiled_for_a_schedule_that_needs_them(l
     np.testing.assert_array_equal(ran(by_tvm, network.value()), expected)
 
 
+@pytest.mark.slow(2)
 def test_a_file_computes_the_same_in_another_process(network, tmp_path):
     model, value, _ = network
     compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)

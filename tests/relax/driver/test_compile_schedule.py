@@ -40,6 +40,7 @@ def test_a_known_schedule(block):
         tvm_ios.compile_schedule(model.module, target=TARGET, schedule=schedule)
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("libraries", [None, ()])
 def test_a_schedule_of_another_layout_with_calls(block, libraries):
     mod, value, _, answer = block

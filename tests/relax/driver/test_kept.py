@@ -59,6 +59,7 @@ def test_a_second_call_gives_the_same_model(tmp_path):
         np.testing.assert_array_equal(loaded.get_output(0).numpy(), expected)
 
 
+@pytest.mark.slow(1)
 def test_other_calls_are_tuned(kept_folder):
     tune(network())
     assert not tune(network(more=1.0)).was_loaded

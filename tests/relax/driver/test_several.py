@@ -65,6 +65,7 @@ def test_inputs_are_named_after_parts_and_outputs_follow_them():
         joined({"a": dense(), "b": (dense()[0], {"weights": np.zeros(3)})})
 
 
+@pytest.mark.slow(3)
 def test_parts_are_tuned_together_and_run_alone(tmp_path):
     models = {"a": dense(), "b": dense(units=2)}
     model = tvm_ios.tune(
@@ -92,6 +93,7 @@ def test_deadlines_name_parts(tmp_path):
         tvm_ios.tune(models, None, TARGET, deadlines_ms={"c": 1.0}, **given)
 
 
+@pytest.mark.slow(2)
 def test_a_model_runs_in_several_shapes(tmp_path):
     shapes = [{"x": (1, 8, 6, 6)}, {"x": (3, 8, 6, 6)}]
     options = replace(OWN_KERNELS, search=replace(OWN_KERNELS.search, list_only=True))

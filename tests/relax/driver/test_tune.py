@@ -123,6 +123,7 @@ def test_thorough_needs_no_kernel_tuner_in_relax():
         relax_options(TuneOptions.of("thorough", kernels={"trials": 3}))
 
 
+@pytest.mark.slow(3)
 def test_prices_are_kept_for_equal_calls(tmp_path):
     mod, _ = inception_block()
     call = {"lanes": 2, "database": tmp_path / "profiles.sqlite", "options": OPTIONS}

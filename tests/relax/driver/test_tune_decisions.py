@@ -41,6 +41,7 @@ def peers(tmp_path_factory):
     return file
 
 
+@pytest.mark.slow(2)
 def test_they_race_on_the_kernels_of_here(peers, tmp_path):
     mod, value = inception_block()
     call = TuneCall(

@@ -15,6 +15,7 @@ from tvm_ios.models import by_name, relax_operators
 from tvm_ios.models.transformer import TransformerBuilder
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize(
     ("name", "options", "mean", "deviation"),
     [

@@ -37,6 +37,7 @@ def net():
     return squeezenet()
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     ("scheduler", "make"), [("greedy", greedy_schedule), ("sequential", sequential_schedule)]
 )

@@ -57,6 +57,7 @@ def test_stages_are_placed_as_the_schedule_says(block):
     assert by_name == dict(zip(schedule.operator_names, placed, strict=True))
 
 
+@pytest.mark.slow(1)
 def test_a_concatenation_needs_no_launch(block):
     mod, params, _ = squeezenet()
     for prepared, views in ((block, 1), (prepare(mod, params, TARGET), 4)):

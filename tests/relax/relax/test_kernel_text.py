@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
@@ -31,6 +32,7 @@ def test_another_shape_is_another_kernel():
     assert kernel_text(tvm.script.from_source(changed)) != kernel_text(Branches["twice"])
 
 
+@pytest.mark.slow(1)
 def test_workloads_are_those_of_another_process(run_python, project_root):
     module, _ = inception_block()
     workloads = [each.workload for each in prepare(module, None, TARGET).extraction.graph.operators]

@@ -139,6 +139,7 @@ def test_a_concatenation_of_the_members_is_the_merged_convolution(batch):
     assert "tvm_ios_stage_1" in {each.name_hint for each in compiled.module.get_global_vars()}
 
 
+@pytest.mark.slow(1)
 def test_slices_between_kernels_are_views():
     network = Network(1, 4, 8, 8)
 
@@ -153,6 +154,7 @@ def test_slices_between_kernels_are_views():
     assert len(compiled.plan.launches) == 3
 
 
+@pytest.mark.slow(1)
 def test_partitioned_modules_keep_merges_in_script_and_json():
     mod, value = siblings(KERNELS["1x1 and 3x3"])
     model = build_model(mod, None, TARGET)

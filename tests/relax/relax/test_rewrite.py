@@ -96,6 +96,7 @@ def test_stages_become_functions():
     assert not is_partitioned(Branches)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("make", [greedy_schedule, sequential_schedule])
 def test_schedules_travel_with_the_module(net, make):
     prepared, value = net

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import tvm
@@ -294,14 +292,10 @@ def test_random_networks_compute_the_same(nets, seed):
     assert max(counts) > 0
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("network", "convolutions"),
-    [
-        pytest.param(by_name("nasnet_small_c44"), 49, marks=pytest.mark.full),
-        pytest.param(squeezenet, 1, marks=pytest.mark.full),
-        (partial(squeezenet, image_size=64), 1),
-    ],
+    ("network", "convolutions"), [(by_name("nasnet_small_c44"), 49), (squeezenet, 1)]
 )
 def test_networks_compute_the_same(nets, network, convolutions):
     module, params = network()

@@ -152,6 +152,7 @@ def test_nothing_of_weights_is_computed_at_run_time(conversion):
     assert kinds.count("cast") <= 2
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
 def test_facts_of_operators_know_layout_and_type(conversion):
     graph = extract(converted_network(conversion).module).graph
@@ -221,6 +222,7 @@ def test_tvm_does_not_warn_of_operators_that_follow(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow(1)
 def test_the_operators_of_tvm_are_left_as_they_were():
     converted_network(HALF_NHWC)
     rules = [relay.op.get(name).get_attr(CONVERSION_TYPE) for name in DEFAULT_ALWAYS_LIST]

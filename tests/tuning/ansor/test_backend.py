@@ -221,6 +221,7 @@ def test_records_change_kernels_and_nothing_else(
     assert np.allclose(got, stock_output(*branching, value), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow(1)
 def test_logs_are_applied_together_whatever_else_is_in_them(branching_tasks, tmp_path, branching):
     logs = [tmp_path / "a.json", tmp_path / "b.json"]
     write_candidates(logs[0], branching_tasks[::2])
@@ -616,13 +617,14 @@ def test_ctrl_c_ends_it_and_no_worker_is_left(tmp_path):
     assert all(record.ok for record in read_records(log).records)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "network",
     [
-        pytest.param(lambda: squeezenet(image_size=64), id="squeezenet", marks=pytest.mark.full),
+        pytest.param(lambda: squeezenet(image_size=64), id="squeezenet"),
         pytest.param(lambda: nasnet_small(size=8, num_cells=1), id="nasnet_small"),
-        pytest.param(randwire_small, id="randwire_small", marks=pytest.mark.full),
+        pytest.param(randwire_small, id="randwire_small"),
     ],
 )
 def test_networks_give_what_stock_tvm_gives(network, tmp_path, stock_output):

@@ -281,6 +281,7 @@ def test_kill_9_of_a_writer_loses_nothing_that_was_complete(tmp_path):
     assert read_records(path).rejected == ()
 
 
+@pytest.mark.slow(1)
 def test_many_writers_and_one_who_mends_and_is_killed(tmp_path):
     path = tmp_path / "log"
     path.touch()

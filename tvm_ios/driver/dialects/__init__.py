@@ -1,1 +1,1 @@
-"""What is done in the dialect of this process's TVM."""
+"""Models, calls of ``tune`` and of ``compile_schedule`` in the dialect of this process's TVM."""

@@ -35,7 +35,7 @@ def compile_model(
     lanes: int | None,
     options: TuneOptions,
 ) -> CompiledModel:
-    """Compiled model; arguments are those of ``compile_schedule``."""
+    """Relax model with the kernels of a known schedule, as ``compile_schedule`` documents it."""
     build, chosen = relax_options(options).build, resolve_target(target)
     choice = LibraryChoice(target=chosen, names=build.named_libraries, tf32=build.tf32)
     rest = taken_rest(mod, options)

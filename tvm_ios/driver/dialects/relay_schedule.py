@@ -38,7 +38,7 @@ def compile_model(
     lanes: int | None,
     options: TuneOptions,
 ) -> CompiledModel:
-    """Compiled model; arguments are those of ``compile_schedule``."""
+    """Relay model with the kernels of a known schedule, as ``compile_schedule`` documents it."""
     resolved = None if target is None else resolve_target(target)
     build = options.build
     choice = LibraryChoice(target=resolved, names=build.named_libraries, tf32=build.tf32)

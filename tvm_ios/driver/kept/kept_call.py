@@ -9,9 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import tvm
 
@@ -20,13 +18,12 @@ from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.cost.database import ProfileDatabase, default_database_path
 from tvm_ios.driver.compile_schedule import compile_schedule
-from tvm_ios.driver.given_inputs import digest_of_inputs
+from tvm_ios.driver.given_inputs import digest_of_inputs, given_here
 from tvm_ios.driver.kept.asked import Asked
 from tvm_ios.driver.kept.store import Kept, KeptResult, KeptResults
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.report.tune_report import TuneReport
 from tvm_ios.runtime.base.entered_context import caller_entered_a_context
-from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["KeptCall"]
 
@@ -80,7 +77,7 @@ class KeptCall:
 
 def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
     """The call with digests of what it holds; None where it depends on more than files tell."""
-    dialect = _dialect()
+    dialect = given_here()
     if (
         not isinstance(call.mod, tvm.IRModule)
         or caller_entered_a_context()
@@ -104,12 +101,6 @@ def _asked(call: TuneCall, *, beside_stock: bool) -> Asked | None:
         inputs=digest_of_inputs(call.inputs),
         beside_stock=beside_stock,
     )
-
-
-def _dialect() -> Any:
-    """Digests of models, texts of targets and contexts of tuners, in the dialect of this TVM."""
-    # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_models")
 
 
 def _loaded(kept: Kept, call: TuneCall, key: str) -> CompiledModel:

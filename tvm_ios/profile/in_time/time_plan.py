@@ -1,4 +1,4 @@
-"""What a call with a time budget plans: estimated seconds of its steps, and what still fits.
+"""Plan of a call with a time budget: estimated seconds of its steps, and which still fit.
 
 Estimates come from what the call measured so far: how long its first model took to make and runs.
 """

@@ -1,4 +1,4 @@
-"""What is larger or smaller than a convolution beside it, which stays out of its kernel.
+"""Gates and slices that stay out of the kernel of the convolution beside them.
 
 Comes before TVM fuses kernels. It would compute a product of a whole image by one number a channel
 in the loops of the convolution that makes these numbers, and cut an image in those of the next one;

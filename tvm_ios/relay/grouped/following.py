@@ -37,7 +37,7 @@ class Followed:
 
     @classmethod
     def of(cls, function: relay.Function, call: relay.Call, target: tvm.target.Target) -> Self:
-        """What follows a call of a function in float32.
+        """Steps of a function in float32 that follow one of its calls.
 
         Raises
         ------

@@ -161,7 +161,7 @@ def _marked(file: BinaryIO, end: int, mark: bytes) -> tuple[bytes | None, int]:
 
 
 def _place(file: BinaryIO, end: int, mark: bytes) -> tuple[int, int] | None:
-    """Where the bytes before a mark begin and end, if the mark ends at ``end``."""
+    """Begin and end of the bytes before a mark in a file, if the mark ends at ``end``."""
     tail = end - _MARKED.size
     if tail < 0:
         return None

@@ -1,4 +1,4 @@
-"""How kernels are called: the protocol of a calling convention, and which one this process has."""
+"""Protocol of a calling convention of kernels, and the one that this process has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CONVENTION", "CallingConvention"]
 
 
 class CallingConvention(Protocol):
-    """How kernels of a TVM are found and called, and how they tell of errors."""
+    """Calling convention of a TVM: finds kernels, makes launches of them and takes their errors."""
 
     def kernel(
         self,

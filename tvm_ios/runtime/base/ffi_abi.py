@@ -23,7 +23,7 @@ _PREFIX = "__tvm_ffi_"
 
 
 class FfiConvention:
-    """How kernels of TVM-FFI are called; a :class:`~.convention.CallingConvention`."""
+    """Calling convention of TVM-FFI; a :class:`~.convention.CallingConvention`."""
 
     def kernel(
         self,

@@ -46,7 +46,7 @@ class KernelLibrary:
         self.code = library
         """The loaded file, in which symbols of native code are looked up."""
         self.convention = CONVENTION
-        """How the kernels are called."""
+        """Calling convention of the kernels."""
         self._functions: dict[str, Any] = {}
         # A barrier waits until every task of its region has come. A lane runs several of them one
         # after another, so it would wait for ever.

@@ -73,7 +73,7 @@ def last_error_text() -> str:
 
 
 class PackedConvention:
-    """How packed kernels are called; a :class:`~.convention.CallingConvention`."""
+    """Calling convention of packed kernels; a :class:`~.convention.CallingConvention`."""
 
     def kernel(
         self,

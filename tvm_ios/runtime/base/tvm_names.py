@@ -1,4 +1,4 @@
-"""What TVM with Relay (0.11 to 0.19) and TVM 0.27 call the same things; no other file here asks.
+"""Names of the same things in TVM with Relay (0.11 to 0.19) and TVM 0.27, for all other files.
 
 One process imports one of them. ``IS_FFI`` says whether that is a TVM whose kernels and objects are
 those of TVM-FFI.

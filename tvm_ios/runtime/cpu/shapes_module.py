@@ -107,7 +107,7 @@ class ShapesModule(MultiStreamGraphModule):
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """One shape of a model: its plan, and outputs that are copied to arrays of the caller."""
+    """Plan of a model in one shape, and outputs that are copied to arrays of the caller."""
 
     plan: ExecutionPlan
     copied: dict[int | str, tvm.nd.NDArray] = field(default_factory=dict)

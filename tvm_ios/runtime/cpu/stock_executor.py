@@ -122,6 +122,6 @@ class StockMachine(_StockRuns):
         self._inputs[name].copyfrom(value)
 
     def outputs(self) -> list[Any]:
-        """All outputs, after one run."""
+        """Outputs of the model, after one run."""
         result = self._main(*self._inputs.values())
         return [result] if hasattr(result, "numpy") else list(result)

@@ -415,11 +415,13 @@ def test_samples_of_regions(mode):
     require_as_runtime("RoiAlign", inputs, opset=16, **told)
 
 
+@pytest.mark.slow(1)
 def test_greatest_values_of_regions():
     rois = np.concatenate([np.array([[0], [1], [1]], "float32"), REGIONS], 1)
     require_as_runtime("MaxRoiPool", {"x": X, "rois": rois}, pooled_shape=[2, 3])
 
 
+@pytest.mark.slow(1)
 def test_convolutions_of_moved_pixels():
     inputs = {
         "x": X,

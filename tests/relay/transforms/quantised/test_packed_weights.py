@@ -65,6 +65,7 @@ def test_an_operator_that_is_no_step_comes_behind():
     assert len(packed_calls(prepare(layer(steps=relay.nn.softmax), None, AVX2))) == 1
 
 
+@pytest.mark.slow(1)
 def test_a_network_computes_the_same():
     module = weights_of_bytes()
     data = np.random.default_rng(0).standard_normal((1, 16, 12, 12), "float32")

@@ -1,1 +1,1 @@
-"""One spelling for what importers write in several ways, before layouts are chosen."""
+"""Rewriting of patterns that importers write in several ways, before layouts are chosen."""

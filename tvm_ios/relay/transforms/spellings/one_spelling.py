@@ -1,4 +1,4 @@
-"""One spelling of a model for all ways it was imported, in front of the choice of layouts."""
+"""Rewriting of a model into the spelling that all importers share, before layouts are chosen."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ __all__ = [
     "imported",
     "input_types",
     "read_file",
-    "resolve_target",
     "target_text",
     "valued_model_digest",
 ]

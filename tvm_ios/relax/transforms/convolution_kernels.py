@@ -17,7 +17,7 @@ Rule = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 
 def _convolution(rule: Rule, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """In blocks, a convolution is one of all channels or of each by itself."""
+    """Kernel of a convolution; one in blocks is of all channels or of each by itself."""
     attributes = call.attrs
     layouts = (attributes.data_layout, attributes.out_layout)
     if not any(each.endswith("c") for each in layouts):
