@@ -281,7 +281,7 @@ def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
     The kernel itself is left alone, since the builder would not find it again for its twins.
     """
     own = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
-    special = (LOWERED | {"power": _power}).get(name)
+    special = _power if name == "power" else LOWERED.get(name)
     rule = partial(special, own) if special else own
 
     def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

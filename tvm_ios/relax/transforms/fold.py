@@ -18,7 +18,6 @@ from tvm import relax
 from tvm_ios.relax.ir import (
     Constant,
     call_name,
-    main_of,
     rebound_main,
     replace_variables,
     static_tensors,

@@ -55,4 +55,6 @@ def test_only_operators_on_constants_are_lowered_to_be_computed(capfd):
     mod = folded(Network(3, 2).build(body), fold_constants)
     assert "Warning" not in capfd.readouterr().err
     assert len(operator_calls(main_of(mod))) == 3
-    tvm.ir.assert_structural_equal(mod, folded(Network(3, 2).build(body), relax.transform.FoldConstant()))
+    tvm.ir.assert_structural_equal(
+        mod, folded(Network(3, 2).build(body), relax.transform.FoldConstant())
+    )
