@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm_ios.host.processor import default_lanes, processor_name
 
-__all__ = ["machine_facts", "package_version", "source_commit", "version_facts"]
+__all__ = ["llvm_version", "machine_facts", "package_version", "source_commit", "version_facts"]
 
 
 def machine_facts() -> dict[str, str]:
@@ -39,9 +39,15 @@ def version_facts() -> dict[str, str]:
     return {
         "tvm-ios": package_version(),
         "tvm": tvm.__version__,
-        "llvm": str(tvm.support.libinfo().get("LLVM_VERSION", "unknown")),
+        "llvm": llvm_version(tvm) or "unknown",
         "python": platform.python_version(),
     }
+
+
+def llvm_version(tvm: Any) -> str | None:
+    """Version of a TVM's LLVM, the major one where newer TVMs say no more; None without LLVM."""
+    told = tvm.support.libinfo().get("LLVM_VERSION")
+    return told or str(tvm.target.codegen.llvm_version_major(allow_none=True) or "") or None
 
 
 def source_commit() -> str:

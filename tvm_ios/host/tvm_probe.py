@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ios.errors import HostError
+from tvm_ios.host.machine import llvm_version
 from tvm_ios.host.relax_tvm import is_relax_tvm
 from tvm_ios.host.relay_tvm import host_target, require_relay_tvm
 
@@ -123,16 +124,11 @@ def _facts(tvm: Any) -> dict[str, Any]:
         "location": place,
         "dialects": tuple(name for name in ("relay", "relax") if _imports(f"tvm.{name}")),
         "targets": tuple(name for name in ("llvm", "cuda") if tvm.runtime.enabled(name)),
-        "llvm_version": flags.get("LLVM_VERSION") or _llvm_major(tvm),
+        "llvm_version": llvm_version(tvm),
         "libraries": tuple(name for name in _LIBRARIES if flags.get(name, "OFF") == "ON"),
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "gpu_visible": bool(tvm.cuda(0).exist),
     }
-
-
-def _llvm_major(tvm: Any) -> str | None:
-    """Major version of LLVM, of which newer flags say nothing; None without LLVM."""
-    return str(tvm.target.codegen.llvm_version_major(allow_none=True) or "") or None
 
 
 def _imports(name: str) -> bool:

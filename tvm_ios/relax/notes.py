@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import tvm
-from tvm import relax, topi
+from tvm import relax, te, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.core.precision.stored_type import StoredType
@@ -25,6 +25,7 @@ from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.stored.arithmetic import rounded, written
 from tvm_ios.relax.stored.quantised import stored_type_of
 from tvm_ios.relax.transforms.convolution_kernels import LOWERED
+from tvm_ios.support.exact_bits import bits_may_change
 from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, parse_json
 
 __all__ = [
@@ -189,6 +190,23 @@ def _take_within(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(topi.take, *call.args, call.attrs.axis, mode=mode)
 
 
+def _power(own: Rule, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM's own rule for ``power``, but for cubes: it would warn of each again and again."""
+    base, exponent = call.args
+    is_number = isinstance(exponent, Constant) and not exponent.value.shape
+    is_cube = is_number and call.ty.dtype == "float32" and exponent.value.numpy() == 3
+    if not is_cube or not bits_may_change():
+        return own(builder, call)
+
+    def cubed(data: te.Tensor) -> te.Tensor:
+        def compute(*place: Any) -> Any:
+            return data(*place) * data(*place) * data(*place)
+
+        return te.compute(data.shape, compute, name="T_power")
+
+    return builder.call_te(cubed, base, primfunc_name_hint="power")
+
+
 class _Rounding:
     """Rules for whole numbers that stand for others, rounded to even as ONNX wants it."""
 
@@ -263,7 +281,8 @@ def _noting(name: str, notes: dict[str, FusedFunction]) -> Rule:
     The kernel itself is left alone, since the builder would not find it again for its twins.
     """
     own = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
-    rule = partial(LOWERED[name], own) if name in LOWERED else own
+    special = _power if name == "power" else LOWERED.get(name)
+    rule = partial(special, own) if special else own
 
     def lower(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         lowered = rule(builder, call)

@@ -29,7 +29,7 @@ from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.transforms.fold import fold_constants
 from tvm_ios.relax.transforms.gates import keep_gates_apart
-from tvm_ios.relax.transforms.moves import with_fewer_moves, with_whole_ranks
+from tvm_ios.relax.transforms.moves import with_equal_splits, with_fewer_moves, with_whole_ranks
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -258,6 +258,7 @@ def _laid_out(layout: str) -> list[tvm.transform.Pass]:
 
     return [
         with_whole_ranks,
+        with_equal_splits,
         transform.ConvertLayout({}, chosen),
         transform.Normalize(),
         fold_constants,

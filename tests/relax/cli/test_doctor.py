@@ -10,7 +10,13 @@ import pytest
 import tvm
 import tvm_ffi
 
+from tvm_ios.host.machine import version_facts
+
 HERE = Path(tvm.__file__).parent
+
+
+def test_versions_in_a_file_name_llvm_too():
+    assert int(version_facts()["llvm"]) == tvm.target.codegen.llvm_version_major()
 
 
 @pytest.mark.slow(10)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
-from tests.relax.networks import TARGET, Network
+from tests.relax.networks import TARGET, Network, answers
 from tests.relax.relax.modules import Branches
 from tvm_ios.core.fused_function import PrimitiveCall, TensorType
 from tvm_ios.errors import ModelError
@@ -12,6 +13,7 @@ from tvm_ios.relax.build import build
 from tvm_ios.relax.extract import kernel_of
 from tvm_ios.relax.notes import COMPUTES, noted_function
 from tvm_ios.relax.prepare import prepare
+from tvm_ios.support.exact_bits import exact_bits
 
 IMAGE = TensorType((1, 8, 6, 6), "float32")
 ROW = TensorType((1, 8, 1, 1), "float32")
@@ -92,3 +94,18 @@ def test_notes_are_what_a_printed_module_has():
     assert described[0] == described[1]
     (function,) = described[0]
     assert function.constants == {1}
+
+
+def test_cubes_are_noted_as_powers_and_computed_without_a_warning(capfd):
+    network = Network(3, 4)
+    mod = network.build(lambda net: net.emit(relax.op.power(net.x, relax.const(3.0, "float32"))))
+    prepared = prepare(mod, None, TARGET)
+    assert "Warning" not in capfd.readouterr().err
+    (call,) = prepared.extraction.line.calls
+    found = noted_function(kernel_of(prepared.module, call))
+    assert [each.operator for each in found.calls] == ["constant", "power"]
+    value = network.value()
+    np.testing.assert_array_equal(answers(prepared.module, value)[0], value * value * value)
+    with exact_bits(True):
+        exact = prepare(mod, None, TARGET).module
+    assert "T.pow" in exact.script()

@@ -1,8 +1,8 @@
 """Folding of constants by NumPy: weights that are moved, and norms that become part of them.
 
 TVM's own ``FoldConstant`` compiles and runs a kernel for every operator on constants, and lowers
-all others to see whether it has one. So it gets what is left, if anything is: NumPy computes what
-moves data, and arithmetic that IEEE 754 rounds in one way only.
+all others to see whether it has one. So it gets what is left of those on constants, in a module of
+their own: NumPy computes what moves data, and arithmetic that IEEE 754 rounds in one way only.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from tvm import relax
 from tvm_ios.relax.ir import (
     Constant,
     call_name,
-    main_of,
-    operator_calls,
     rebound_main,
     replace_variables,
     static_tensors,
@@ -36,14 +34,42 @@ def fold_constants(module: tvm.IRModule, context: tvm.transform.PassContext) -> 
     """Pass that computes operators on constants of ``main``; their bindings stay, unread."""
     del context
     module = _with_moved_and_summed(module)
-    main = main_of(module)
-    if main is None or all(map(_reads_variables, operator_calls(main))):
-        return module
-    return relax.transform.FoldConstant()(module)
+    known = _computed_by_tvm(module)
+
+    def new(variable: relax.Var, call: relax.Call) -> relax.Expr:
+        if variable in known:
+            return known[variable]
+        if not any(each in known for each in variables_in(call)):
+            return call
+        return replace_variables(call, lambda each: known.get(each, each))
+
+    return rebound_main(module, new)
 
 
-def _reads_variables(call: relax.Call) -> bool:
-    return next(variables_in(call), None) is not None
+def _computed_by_tvm(module: tvm.IRModule) -> dict[relax.Var, relax.Expr]:
+    """Constants, and tuples of them, that TVM computes of constants alone, by their variables."""
+    builder = relax.BlockBuilder()
+    twins: dict[relax.Var, relax.Var] = {}
+
+    def note(variable: relax.Var, call: relax.Call) -> relax.Expr:
+        is_lowered = isinstance(call.op, tvm.ir.Op) and call.op.has_attr("FLegalize")
+        if is_lowered and all(each in twins for each in variables_in(call)):
+            twins[variable] = builder.emit(replace_variables(call, twins.__getitem__))
+        return call
+
+    with builder.function("main", []):
+        with builder.dataflow():
+            rebound_main(module, note)
+            results = builder.emit_output(relax.Tuple([*twins.values()]))
+        builder.emit_func_output(results)
+    if not twins:
+        return {}
+    (block,) = relax.transform.FoldConstant()(builder.get())["main"].body.blocks
+    made = {each.var: each.value for each in block.bindings}
+    *_, all_of_them = made.values()
+    values = [made.get(each, each) for each in all_of_them.fields]
+    known = zip(twins, values, strict=True)
+    return {variable: value for variable, value in known if not isinstance(value, relax.Call)}
 
 
 def _with_moved_and_summed(module: tvm.IRModule) -> tvm.IRModule:

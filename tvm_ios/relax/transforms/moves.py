@@ -11,7 +11,7 @@ from tvm import relax
 
 from tvm_ios.relax.ir import Constant, call_name, rebound_main, static_tensors
 
-__all__ = ["with_fewer_moves", "with_whole_ranks"]
+__all__ = ["with_equal_splits", "with_fewer_moves", "with_whole_ranks"]
 
 OF_ELEMENTS = frozenset(
     f"relax.{name}"
@@ -73,6 +73,23 @@ def with_whole_ranks(module: tvm.IRModule, context: tvm.transform.PassContext) -
             return value
         array = value.value.numpy()
         return relax.const(array.reshape((1,) * (IMAGES - array.ndim) + array.shape))
+
+    return rebound_main(module, new)
+
+
+@tvm.transform.module_pass(opt_level=0, name="WithEqualSplits")  # type: ignore[untyped-decorator]
+def with_equal_splits(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Pass after which splits into equal pieces have their number in place of indices.
+
+    Comes before layouts are changed: TVM takes indices of channels for those of their blocks.
+    """
+    del context
+
+    def new(_: relax.Var, call: relax.Call) -> relax.Expr:
+        pieces = static_tensors(call.ty)
+        if call_name(call) != "relax.split" or pieces is None or len(set(pieces)) > 1:
+            return call
+        return relax.op.split(call.args[0], len(pieces), call.attrs.axis)
 
     return rebound_main(module, new)
 

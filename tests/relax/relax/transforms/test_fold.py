@@ -71,3 +71,21 @@ def test_what_numpy_may_round_otherwise_is_computed_by_tvm():
     mod = folded(Network(3, 4).build(body), fold_constants)
     assert [call_name(each) for each in operator_calls(main_of(mod))] == ["relax.add"]
     tvm.ir.assert_structural_equal(mod, folded(mod, relax.transform.FoldConstant()))
+
+
+def test_only_operators_on_constants_are_lowered_to_be_computed(capfd):
+    """Of tuples, too, as TVM does; it would warn of cubes that it lowers."""
+
+    def body(net):
+        pieces = net.emit(relax.op.split(net.constant(4), 2))
+        kept = net.emit(relax.op.exp(net.constant(2)))
+        cubes = net.emit(relax.op.power(net.x, relax.const(3.0)))
+        product = net.emit(relax.op.multiply(cubes, kept))
+        return net.emit(relax.op.add(product, net.emit(relax.TupleGetItem(pieces, 1))))
+
+    mod = folded(Network(3, 2).build(body), fold_constants)
+    assert "Warning" not in capfd.readouterr().err
+    assert len(operator_calls(main_of(mod))) == 3
+    tvm.ir.assert_structural_equal(
+        mod, folded(Network(3, 2).build(body), relax.transform.FoldConstant())
+    )
