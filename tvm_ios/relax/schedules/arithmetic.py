@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -33,6 +34,8 @@ ROUNDER = 1.5 * 2.0**23
 VANISHING = -87.0
 """Argument of which the exponential is 2^-126 times something, which counts as 0."""
 BRANCH = "prim.if_then_else"
+ROUNDING = {"tirx.round", "tirx.nearbyint", "tirx.floor", "tirx.ceil", "tirx.trunc"}
+"""Functions whose result the last bit of a quotient decides."""
 Keep = Callable[[Value], Value]
 """Makes a step of a value, which is computed once."""
 
@@ -91,9 +94,12 @@ class _Steps:
 
     def around(self, store: tirx.BufferStore) -> tirx.Stmt | None:
         """Steps and a store of what they compute; None where a store calls nothing."""
-        if BRANCH in _called(store.value):
+        called = _called(store.value)
+        if BRANCH in called:
             return None
-        changed = [(tvm.ir.Call, self.arithmetic), (tirx.Div, self.product)]
+        changed: list[Any] = [(tvm.ir.Call, self.arithmetic)]
+        if not called & ROUNDING:
+            changed.append((tirx.Div, self.product))
         value = tvm_ffi.structural_map(store.value, changed, order="post")
         if value.same_as(store.value):
             return None

@@ -42,6 +42,12 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
     if len(outputs) != 1 or len(counts) != 1 or counts <= {0} or not bits_may_change():
         return False
     (count,), last = counts, blocks[-1]
+    number = math.prod(int(each.dom) for each in sums[0].iters[:count])
+    # Where there is one row alone, no other block has a variable for it.
+    count = count if number > 1 else 0
+    extents = [[int(each.dom) for each in found.iters[:count]] for found in (*sums, last)]
+    if any(each != extents[0] for each in extents):
+        return False
     kept = [each for each in blocks[:-1] if not _is_cheap(schedule, each, count)]
     for each in blocks[:-1]:
         if each not in kept:
@@ -49,17 +55,12 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
     if not all(_lies_along(schedule.get(each.block_rv)) for each in sums):
         return False
     schedule.annotate(last.block_rv, IN_PLACE, 1)
-    *outer, row = schedule.get_loops(last.block_rv)[:count]
-    elements = max(math.prod(iteration.dom for iteration in each.iters) for each in blocks)
-    (extent,) = extents_of(schedule, [row])
-    length = max(math.prod(int(each.dom) for each in block.iters[count:]) for block in blocks)
-    together = divisor(extent, max(1, min(MOST_ROWS, NEAREST // length)))
-    several = schedule.split(row, [None, together])[0] if together > 1 else row
-    several = schedule.fuse(*outer, several) if outer else several
+    elements = max(math.prod(int(iteration.dom) for iteration in each.iters) for each in blocks)
+    several = _several_rows(schedule, last.block_rv, count, NEAREST * number // elements)
     for each in reversed(kept):
         schedule.compute_at(each.block_rv, several)
     # Only whole reductions may be made parallel, so they are cut behind this.
-    if elements >= LEAST_PARALLEL:
+    if elements >= LEAST_PARALLEL and number > 1:
         schedule.parallel(several)
     for each in (*kept, last):
         along = _loops_along(schedule, each.block_rv, count)
@@ -68,6 +69,16 @@ def rows(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM c
         elif along:
             vectors_along(schedule, along[-1])
     return True
+
+
+def _several_rows(schedule: s_tir.Schedule, block: Block, count: int, most: int) -> Loop:
+    """Loop over so many rows at once as a block's loops over rows become."""
+    if count == 0:
+        return schedule.add_unit_loop((schedule.get_loops(block) or [block])[0])
+    *outer, row = schedule.get_loops(block)[:count]
+    together = divisor(extents_of(schedule, [row])[0], max(1, min(MOST_ROWS, most)))
+    several = schedule.split(row, [None, together])[0] if together > 1 else row
+    return schedule.fuse(*outer, several) if outer else several
 
 
 def _loops_along(schedule: s_tir.Schedule, block: Block, count: int) -> list[Loop]:

@@ -85,6 +85,14 @@ def test_quotients_by_one_number_are_products():
     np.testing.assert_allclose(result, expected, rtol=2.5e-7)
 
 
+def test_quotients_that_are_rounded_stay():
+    kernel = element_wise(lambda x: tirx.round(x / tirx.const(0.1, "float32")), 64)
+    x = np.linspace(-6.35, 6.4, 64).astype("float32")
+    expected = np.round(x / np.float32(0.1))
+    np.testing.assert_array_equal(computed(kernel, x, like=x), expected)
+    assert " / " in scheduled(kernel, resolve_target(TARGET)).script()
+
+
 def test_text_grows_with_the_number_of_steps_alone():
     def logarithms(count):
         def function(x):

@@ -20,12 +20,13 @@ def _kernel(combine, rows, length):
 
 
 @pytest.mark.parametrize("name", SUMS)
-@pytest.mark.parametrize("length", [8, 13, 63, 97, 129, 192])
-def test_rows_of_any_length_are_summed_in_vectors(name, length):
+@pytest.mark.parametrize("rows", [1, 5, 6])
+@pytest.mark.parametrize("length", [8, 63, 97, 192])
+def test_rows_of_any_length_are_summed_in_vectors(name, rows, length):
     combine, expected = SUMS[name]
-    kernel = _kernel(combine, 5, length)
+    kernel = _kernel(combine, rows, length)
     assert "parts" in scheduled(kernel, resolve_target(TARGET)).script()
-    x = np.random.default_rng(0).integers(-50, 50, (5, length)).astype("float32")
+    x = np.random.default_rng(0).integers(-50, 50, (rows, length)).astype("float32")
     result = expected(x, axis=1)
     np.testing.assert_array_equal(computed(kernel, x, like=result), result)
 
