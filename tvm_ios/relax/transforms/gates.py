@@ -83,7 +83,7 @@ class _Kernels:
         if not isinstance(call, relax.Call) or not is_call_tir(call):
             return False
         read = [each for each in call.args[1].fields if not isinstance(each, Constant)]
-        return self._pattern(call) in (ELEMENTS, BROADCAST, MOVED) and all(_size(each) < size for each in read)
+        return self._is_broadcast(call) and all(_size(each) < size for each in read)
 
 
 def _size(value: relax.Expr) -> int:
