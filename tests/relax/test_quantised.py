@@ -120,7 +120,7 @@ def test_onednn_multiplies_bytes():
     compiled = lower_schedule(model, sequential_schedule(model.graph), lanes=2)
     calls = {each.operator for each in compiled.plan.launches if each.call is not None}
     whole = {each.name for each in model.graph.operators if each.whole}
-    assert len(whole) == 2
+    assert whole == ["matmul_multiply", "matmul_rounded_add"]
     assert whole <= calls
     (wanted,) = answers(mod, value)
     assert is_near(ran(compiled, value), wanted, 2 * MIDDLE.scale)
@@ -144,6 +144,33 @@ def test_rows_times_weights_of_bytes():
         wanted,
         atol=1e-2,
     )
+
+
+def test_products_of_two_tensors_read_bytes_and_dear_functions_are_tables():
+    def body(net):
+        data = rounded(net, net.x, DATA)
+        turned = net.emit(relax.op.permute_dims(data, [0, 2, 1]))
+        square = rounded(net, net.emit(relax.op.matmul(data, turned)), replace(MIDDLE, scale=0.5))
+        bent = rounded(net, net.emit(relax.op.tanh(data)), replace(MIDDLE, scale=0.0625))
+        other = net.emit(relax.op.matmul(bent, weights(net, 8, 6, axis=1)))
+        return net.emit(relax.op.add(other, square))
+
+    mod, value = network(body, (2, 6, 8))
+    model = build_model(mod, None, VNNI, libraries=(OnednnLibrary(),))
+    calls = zip(model.graph.operators, model.prepared.extraction.line.calls, strict=True)
+    made = {each.kind: call.outputs[0].dtype for each, call in calls}
+    assert made["transpose"] == "int8"
+    whole = [each.kind for each in model.graph.operators if each.whole]
+    assert whole == ["matmul_multiply", "matmul_rounded_add"]
+    (bent,) = (index for index, each in enumerate(model.graph.operators) if "tanh" in each.kind)
+    (read, table) = model.prepared.extraction.constants_of(bent)
+    assert (read, table.shape, table.dtype) == (None, (256,), "uint8")
+    assert model.prepared.quantised.others == ()
+    (wanted,) = answers(mod, value)
+    found = in_order(model, value)
+    assert np.abs(found - wanted).max() <= 0.05 * np.abs(wanted).max()
+    other = lower_schedule(model, greedy_schedule(model.graph), lanes=2)
+    np.testing.assert_array_equal(ran(other, value), found)
 
 
 def test_weights_that_are_no_steps_are_told_and_float32():

@@ -19,7 +19,7 @@ import tvm
 from tvm import relax, te, topi
 
 from tvm_ios.core.fused_function import AttributeValue, FusedFunction, PrimitiveCall, TensorType
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE, StoredType
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.ir import Constant, is_call_tir, kind_of, static_tensors
 from tvm_ios.relax.stored.arithmetic import rounded, written
@@ -30,7 +30,6 @@ from tvm_ios.support.stored_value import StoredValue, UnreadableValueError, pars
 
 __all__ = [
     "COMPUTES",
-    "FAKE_QUANTIZE",
     "MOVING",
     "fuse_noted",
     "legalize_noted",
@@ -71,9 +70,7 @@ POOLED_AXES: Mapping[frozenset[int], str] = MappingProxyType(
     {frozenset((2, 3)): "NCHW", frozenset((1, 2)): "NHWC"}
 )
 """Layouts of images, by the axes over which their mean is a pooling."""
-FAKE_QUANTIZE = "tvm_ios.fake_quantize"
-"""Operator of numbers that are rounded to what whole numbers stand for."""
-STEPS = frozenset({"add", "clip", "multiply", "relu", "rounded", "subtract"})
+STEPS = frozenset({"add", "clip", "divide", "multiply", "relu", "rounded", "subtract"})
 """Kinds of kernels between products and the rounding of their results."""
 INJECTIVE = 2
 """TVM's pattern of kernels that products do not take along."""
@@ -122,6 +119,7 @@ def legalize_noted(module: tvm.IRModule, context: tvm.transform.PassContext) -> 
     notes: dict[str, FusedFunction] = {}
     rules = {f"relax.{name}": _noting(name, notes) for name in NOTED}
     rules["relax.take"] = _take_within
+    rules |= {"relax.max": partial(_extreme, topi.max), "relax.min": partial(_extreme, topi.min)}
     rounding = _Rounding(notes)
     rules |= {"relax.quantize": rounding.quantize, "relax.dequantize": rounding.dequantize}
     noted = with_notes(relax.transform.LegalizeOps(rules)(module), notes)
@@ -205,6 +203,21 @@ def _power(own: Rule, builder: relax.BlockBuilder, call: relax.Call) -> relax.Ex
         return te.compute(data.shape, compute, name="T_power")
 
     return builder.call_te(cubed, base, primfunc_name_hint="power")
+
+
+def _extreme(
+    extreme: Callable[..., Any], builder: relax.BlockBuilder, call: relax.Call
+) -> relax.Expr:
+    """TVM's own rule for ``max`` and ``min``, which takes one axis after the other if all are.
+
+    Extremes are then those of rows, which several lanes gather in vectors.
+    """
+    (value,), axes, keeps = call.args, call.attrs.axis, bool(call.attrs.keepdims)
+    if not keeps and len(axes or value.ty.shape) == len(value.ty.shape):
+        axes = (-1,)
+        while len(value.ty.shape) > 1:
+            value = builder.emit(builder.call_te(extreme, value, -1))
+    return builder.call_te(extreme, value, axes and [int(each) for each in axes], keeps)
 
 
 class _Rounding:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.core.precision.low_precision import BFLOAT16
 
-__all__ = ["IN_BFLOAT16", "LIMITS", "StoredType"]
+__all__ = ["FAKE_QUANTIZE", "IN_BFLOAT16", "LIMITS", "StoredType"]
 
+FAKE_QUANTIZE = "tvm_ios.fake_quantize"
+"""Operator of the nearest number that is a whole number of steps, and within limits."""
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 """Least and greatest whole number, by data type."""
 

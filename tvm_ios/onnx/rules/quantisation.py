@@ -183,7 +183,7 @@ def number_of_product(node: ir.Node, op: Builder) -> Outputs:
     if not shifted:
         return made
     if product.op_type == "ConvInteger":
-        sums = steps.sum(axis=tuple(range(1, weight.ndim)), keepdims=True)[:, 0]
+        sums = steps.sum(axis=tuple(range(1, weight.ndim)), keepdims=True).swapaxes(0, 1)
     else:
         sums = steps.sum(axis=0)
     shift = op.op("Cast", zero, to=ir.DataType.FLOAT)

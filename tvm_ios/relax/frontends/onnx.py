@@ -66,7 +66,19 @@ def _clip(inputs: Sequence[relax.Expr | None]) -> relax.Expr | None:
     return relax.op.clip(value, *map(float, numbers))
 
 
-OPERATORS: dict[str, Callable[[Sequence[relax.Expr | None]], relax.Expr | None]] = {"Clip": _clip}
+def _maximum(inputs: Sequence[relax.Expr | None]) -> relax.Expr | None:
+    return relax.op.maximum(*inputs) if len(inputs) == 2 else None
+
+
+def _minimum(inputs: Sequence[relax.Expr | None]) -> relax.Expr | None:
+    return relax.op.minimum(*inputs) if len(inputs) == 2 else None
+
+
+OPERATORS: dict[str, Callable[[Sequence[relax.Expr | None]], relax.Expr | None]] = {
+    "Clip": _clip,
+    "Max": _maximum,
+    "Min": _minimum,
+}
 """Operators that TVM's importer makes kernels of, each with what makes an operator of Relax of its
 inputs, or None where TVM's converter is right."""
 

@@ -16,13 +16,15 @@ import tvm
 from tvm import relax, te, topi
 
 from tvm_ios.core.fused_function import FusedFunction, TensorType
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.byte_tables import BYTE, table_of
+from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE, StoredType
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import WHOLE, Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
-from tvm_ios.relax.notes import FAKE_QUANTIZE, noted_function, with_notes
-from tvm_ios.relax.stored.arithmetic import number, written
+from tvm_ios.relax.notes import noted_function, with_notes
+from tvm_ios.relax.stored.arithmetic import looked_up, number, written
 from tvm_ios.relax.straight_line import Made, expression_of
+from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["StoredCall", "with_stored_types"]
 
@@ -37,6 +39,11 @@ class StoredCall:
     """Type of the only result; None where that is as it is computed."""
     constants: Mapping[int, Constant] = field(default_factory=dict)
     """Constants in place of arguments, by position."""
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """True for products of bytes, of whose factors the second are signed."""
+        return any(each.dtype == "int8" for each in self.parameters.values())
 
 
 def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) -> tvm.IRModule:
@@ -64,6 +71,7 @@ def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) 
                     arguments = list(call.args[1].fields)
                     for place, constant in stored[number].constants.items():
                         arguments[place] = constant
+                    arguments += kernels.tables.get(called[number].name_hint, ())
                     call = relax.Call(called[number], arguments)
                 variable = builder.emit(call)
                 for output in range(len(read.outputs)):
@@ -90,6 +98,8 @@ class _Kernels:
         """Notes of the kernels, by name."""
         self.whole: set[str] = set()
         """Kernels that multiply bytes."""
+        self.tables: dict[str, tuple[Constant]] = {}
+        """Last arguments of kernels that look their results up, by name."""
 
     def of(self, number: int, stored: StoredCall) -> tvm.ir.GlobalVar:
         """Function of a call's kernel with types of its own."""
@@ -99,12 +109,18 @@ class _Kernels:
         key = (old, tuple(sorted(stored.parameters.items())), stored.result, is_view)
         if key not in self._known:
             tensors = inputs_of(self._extraction.line, read)
-            self._known[key] = self._added(old, tensors, read.outputs[0], stored, is_view=is_view)
-            if any(each.dtype == "int8" for each in stored.parameters.values()):
-                self.whole.add(self._known[key].name_hint)
-            note = noted_function(kernel_of(self._extraction.module, read))
-            if note is not None and not is_view:
-                self.notes[self._known[key].name_hint] = _as_stored(note, stored)
+            noted = None if is_view else noted_function(kernel_of(self._extraction.module, read))
+            note = None if noted is None else _as_stored(noted, stored)
+            table = None if note is None or not bits_may_change() else table_of(note)
+            if table is not None:
+                made = self._looking_up(old, tensors[0], relax.const(table))
+            else:
+                made = self._added(old, tensors, read.outputs[0], stored, is_view=is_view)
+                if note is not None:
+                    self.notes[made.name_hint] = note
+            if stored.multiplies_bytes:
+                self.whole.add(made.name_hint)
+            self._known[key] = made
         return self._known[key]
 
     def _added(
@@ -136,8 +152,21 @@ class _Kernels:
             added: tvm.ir.GlobalVar = builder.emit_func_output(made)
         return added
 
-    def _te(self, compute: Callable[..., te.Tensor], read: Any) -> relax.Var:
-        return self._builder.emit_te(compute, read, primfunc_name_hint="stored")
+    def _looking_up(
+        self, old: tvm.ir.GlobalVar, bytes_: GraphTensor, table: Constant
+    ) -> tvm.ir.GlobalVar:
+        builder = self._builder
+        type_ = relax.TensorType(bytes_.shape, BYTE)
+        parameters = [relax.Var("x0", type_), relax.Var("table", table.ty)]
+        with builder.function(old.name_hint, parameters, attrs={"Primitive": 1}, private=True):
+            with builder.dataflow():
+                made = builder.emit_output(self._te(looked_up, *parameters))
+            added: tvm.ir.GlobalVar = builder.emit_func_output(made)
+        self.tables[added.name_hint] = (table,)
+        return added
+
+    def _te(self, compute: Callable[..., te.Tensor], *read: Any) -> relax.Var:
+        return self._builder.emit_te(compute, *read, primfunc_name_hint="stored")
 
 
 def _as_stored(note: FusedFunction, stored: StoredCall) -> FusedFunction:

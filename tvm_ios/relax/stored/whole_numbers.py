@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
 from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.whole_values import WholeOperator, whole_results
 from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.notes import MOVING, rounded_type
@@ -34,9 +37,15 @@ def in_whole_numbers(
     What kernels round is, and what is only moved of it. No number changes. Without ``products``
     those multiply numbers of float32. With it comes which products do.
     """
-    weights = _weights(extraction) if products else {}
-    stored, barred = _rounded_results(extraction, weights)
-    kept = {index: each for index, each in stored.items() if index not in barred}
+    functions = functions_of(extraction)
+    weights = _weights(extraction, functions) if products else {}
+    pairs = _pairs(extraction, functions) if products else {}
+    operators = [
+        _operator(extraction, index, has_weights=index in weights, pair=pairs.get(index))
+        for index in range(len(functions))
+    ]
+    results = leaves(extraction.line.result)
+    kept = whole_results(operators, {leaf.call for leaf in results if is_made(leaf)})
     bytes_of: dict[int, Constant] = {}
     stored_calls: dict[int, StoredCall] = {}
     for index, call in enumerate(extraction.line.calls):
@@ -57,71 +66,80 @@ def in_whole_numbers(
             stored_calls[index] = StoredCall(
                 parameters=types, result=kept.get(index), constants=constants
             )
-    others = _float32_products(extraction, stored, weights)
+    others = _float32_products(functions, operators, stored_calls)
     told = QuantisedProducts(others=others, never="" if products else NO_VNNI)
     if not stored_calls:
         return extraction.module, told
     return with_stored_types(extraction, stored_calls), told
 
 
-def _float32_products(
+def _operator(
     extraction: Extraction,
-    stored: Mapping[int, StoredType],
-    weights: Mapping[int, tuple[int, int]],
+    index: int,
+    *,
+    has_weights: bool,
+    pair: tuple[int, int] | None,
+) -> WholeOperator:
+    """What an operator does with whole numbers."""
+    call, operator = extraction.line.calls[index], extraction.graph.operators[index]
+    read = arguments_of(call)
+    reads = tuple(each.call for each in read if is_made(each))
+    kernel = kernel_of(extraction.module, call)
+    if kernel is None or len(call.outputs) != 1:
+        return WholeOperator(reads=reads, able=False)
+    words = set(operator.kind.split("_"))
+    is_product = any(word.startswith(PRODUCT_WORDS) for word in words)
+    stored = rounded_type(kernel) if call.outputs[0].dtype == FLOAT32 else None
+    return WholeOperator(
+        reads=reads,
+        rounds_to=stored,
+        only_moves=len(reads) == len(read) and (operator.view or words <= MOVING),
+        is_view=operator.view,
+        multiplies=frozenset(reads if is_product and not has_weights and pair is None else ()),
+        pair=pair,
+    )
+
+
+def _float32_products(
+    functions: Sequence[FusedFunction | None],
+    operators: Sequence[WholeOperator],
+    stored: Mapping[int, StoredCall],
 ) -> tuple[tuple[str, int], ...]:
     """Number of products that read rounded numbers and multiply them as float32, by reason."""
     found: Counter[str] = Counter()
-    for index, function in enumerate(functions_of(extraction)):
-        if function is None or index in weights:
+    for index, function in enumerate(functions):
+        if function is None or (index in stored and stored[index].multiplies_bytes):
             continue
-        read = arguments_of(extraction.line.calls[index])
-        if not any(is_made(each) and each.call in stored for each in read):
+        if all(operators[each].rounds_to is None for each in operators[index].reads):
             continue
         places = [each.operands[1] for each in function.calls if each.operator in PRODUCTS]
         found.update(WEIGHTS if place in function.constants else INPUTS for place in places)
     return tuple(sorted(found.items()))
 
 
-def _rounded_results(
-    extraction: Extraction, weights: Mapping[int, tuple[int, int]]
-) -> tuple[dict[int, StoredType], set[int]]:
-    """Whole numbers that stand for results, by operator, and those that memory cannot have.
-
-    Products read them only together with weights of whole numbers. A view is of the type of what it
-    is a view of.
-    """
-    calls = extraction.line.calls
-    found: dict[int, StoredType] = {}
-    barred = {leaf.call for leaf in leaves(extraction.line.result) if is_made(leaf)}
-    views: dict[int, list[int]] = {}
-    for index, call in enumerate(calls):
-        read = arguments_of(call)
-        made = [each.call for each in read if is_made(each)]
-        kernel, operator = kernel_of(extraction.module, call), extraction.graph.operators[index]
-        words = set(operator.kind.split("_"))
-        if kernel is None or len(call.outputs) != 1:
-            barred.update((index, *made))
+def _pairs(
+    extraction: Extraction, functions: Sequence[FusedFunction | None]
+) -> dict[int, tuple[int, int]]:
+    """Operators whose results a product of two tensors reads, by that product."""
+    found = {}
+    for index, function in enumerate(functions):
+        calls = () if function is None else function.calls
+        products = [each for each in calls if each.operator in PRODUCTS]
+        if len(products) != 1 or products[0].operator != "matmul":
             continue
-        is_product = any(word.startswith(PRODUCT_WORDS) for word in words)
-        if is_product and index not in weights:
-            barred.update(made)
-        if operator.view:
-            views[index] = made
-        stored = rounded_type(kernel)
-        if stored is not None and call.outputs[0].dtype == "float32":
-            found[index] = stored.unsigned()
-        elif made and len(made) == len(read) and (operator.view or words <= MOVING):
-            types = {found.get(each) for each in made}
-            if len(types) == 1 and (moved := types.pop()) is not None:
-                found[index] = moved
-    _bar_views(found, barred, views)
-    return found, barred
+        read = dict(enumerate(arguments_of(extraction.line.calls[index])))
+        made = [read[each].call for each in products[0].operands if is_made(read.get(each))]
+        if len(made) == 2 and made[0] != made[1]:
+            found[index] = made[0], made[1]
+    return found
 
 
-def _weights(extraction: Extraction) -> dict[int, tuple[int, int]]:
+def _weights(
+    extraction: Extraction, functions: Sequence[FusedFunction | None]
+) -> dict[int, tuple[int, int]]:
     """Positions of data and weights of each product by whole numbers of a byte, by operator."""
     found = {}
-    for index, function in enumerate(functions_of(extraction)):
+    for index, function in enumerate(functions):
         if function is None:
             continue
         products = [each for each in function.calls if each.operator in PRODUCTS]
@@ -139,13 +157,3 @@ def _weights(extraction: Extraction) -> dict[int, tuple[int, int]]:
 def _are_bytes(values: np.ndarray) -> bool:
     whole = np.rint(values)
     return bool((whole == values).all() and values.min() >= -128 and values.max() <= 127)
-
-
-def _bar_views(found: dict[int, StoredType], barred: set[int], views: dict[int, list[int]]) -> None:
-    """Bar views of what is barred, and what is viewed by a barred one."""
-    before = -1
-    while len(barred) != before:
-        before = len(barred)
-        for index, made in views.items():
-            if index in barred or not found.keys() >= {index, *made} or not barred.isdisjoint(made):
-                barred.update((index, *made))

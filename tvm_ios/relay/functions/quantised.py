@@ -16,7 +16,7 @@ from tvm import relay, te, topi
 from tvm.relay.op import op as operators
 from tvm.relay.transform.infer_layout_utils import InferCorrectLayoutOutput
 
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE, StoredType
 from tvm_ios.kernels.whole_numbers import number_of, steps_of
 from tvm_ios.relay.dataflow import is_call_of
 
@@ -32,8 +32,6 @@ __all__ = [
     "stored_type_of",
 ]
 
-FAKE_QUANTIZE = "tvm_ios.fake_quantize"
-"""Nearest number that is a whole number of steps, and within limits."""
 QUANTIZE = "tvm_ios.quantize"
 """Whole number nearest to a number."""
 DEQUANTIZE = "tvm_ios.dequantize"

@@ -112,6 +112,16 @@ def test_a_clip_is_one_operator(dtype, bounds, operators):
     assert [call_name(each) for each in operator_calls(main)] == [f"relax.{n}" for n in operators]
 
 
+@pytest.mark.parametrize(("name", "operator"), [("Max", "maximum"), ("Min", "minimum")])
+def test_an_extreme_of_two_is_one_operator(name, operator):
+    make = onnx.helper
+    values = [make.make_tensor_value_info(each, onnx.TensorProto.FLOAT, [4]) for each in "xy"]
+    rows = [onnx.numpy_helper.from_array(np.zeros((), "float32"), "zero")]
+    file = OnnxFile.open(model_of([make.make_node(name, ["x", "zero"], ["y"])], *values, rows))
+    main = main_of(import_onnx(file.name, file.model))
+    assert [call_name(each) for each in operator_calls(main)] == [f"relax.{operator}"]
+
+
 def test_the_virtual_machine_has_the_answer_of_onnxruntime():
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     model = branches()

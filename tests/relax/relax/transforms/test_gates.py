@@ -39,3 +39,20 @@ def test_what_is_cut_before_a_convolution_is_a_kernel_of_its_own():
         return net.emit(relax.op.nn.conv2d(cut, net.constant(8, 4, 3, 3)))
 
     assert kinds(body, 1, 8, 6, 6) == ["strided_slice", "conv2d"]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_factors_that_a_run_tells_are_computed_before_the_product(rows):
+    def body(net):
+        scale = net.emit(relax.op.max(net.x))
+        product = net.emit(relax.op.matmul(net.x, net.constant(8, 6)))
+        factors = net.emit(relax.op.multiply(scale, net.constant(6)))
+        return net.emit(relax.op.nn.relu(net.emit(relax.op.multiply(product, factors))))
+
+    assert kinds(body, rows, 8)[-2:] == ["multiply", "matmul_multiply_relu"]
+
+
+def test_extremes_of_all_elements_are_those_of_rows():
+    found = kinds(lambda net: net.emit(relax.op.max(net.x)), 2, 4, 8)
+    assert found == ["max"] * 3
+    assert kinds(lambda net: net.emit(relax.op.max(net.x, axis=1)), 2, 4, 8) == ["max"]

@@ -7,12 +7,13 @@ After fusing, what such an operator makes lies in memory as whole numbers again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import tvm
 from tvm import relay
 
 from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.whole_values import WholeOperator, whole_results
 from tvm_ios.relay.dataflow import (
     all_calls,
     copy_call,
@@ -263,76 +264,30 @@ def _stored_results(
     weights: Mapping[int, WholeWeights],
     pairs: Mapping[int, tuple[int, int]],
 ) -> dict[int, StoredType]:
-    """Whole numbers in memory by operator that writes them.
-
-    Products read them only together with weights of whole numbers, or where a second tensor, which
-    nobody else reads, has them too: its numbers are signed. Else they write none, either. A view is
-    of the type of what it is a view of.
-    """
-    calls = extraction.calls
-    index_of = {call: index for index, call in enumerate(calls)}
-    found: dict[int, StoredType] = {}
-    barred = {*extraction.outputs}
-    sources: dict[int, list[int]] = {}
-    for index, call in enumerate(calls):
+    """Whole numbers in memory by operator that writes them; products may read those they take."""
+    index_of = {call: index for index, call in enumerate(extraction.calls)}
+    operators = []
+    for index, call in enumerate(extraction.calls):
         function = local_function(call)
-        made = [index_of[each] for arg in call.args for each in producers_of(arg)]
+        reads = tuple(index_of[each] for arg in call.args for each in producers_of(arg))
         if function is None or any(
             not isinstance(each, relay.Call | relay.Constant | relay.Var) for each in call.args
         ):
-            barred.update(made)
+            operators.append(WholeOperator(reads=reads, able=False))
             continue
-        if index not in weights and index not in pairs:
-            barred.update(_multiplied(call, index_of))
-        moves = extraction.views[index] is not None or only_moves(function)
-        written = whole_numbers_of(function.body)
-        if written is not None:
-            found[index] = written
-        elif moves and len(made) == len(call.args):
-            types = {found.get(each) for each in made}
-            if len(types) == 1 and (stored := types.pop()) is not None:
-                found[index] = stored
-        if extraction.views[index] is not None:
-            sources[index] = made
-    seconds = _read_as_second(extraction, pairs)
-    barred.update(right for _, right in pairs.values() if right not in seconds or right in sources)
-    _bar_together(found, barred, sources, pairs)
-    return {
-        index: stored.signed() if index in seconds else stored
-        for index, stored in found.items()
-        if index not in barred
-    }
-
-
-def _read_as_second(extraction: Extraction, pairs: Mapping[int, tuple[int, int]]) -> set[int]:
-    """Operators whose results products of two read as the second tensor, and nobody otherwise."""
-    index_of = {call: index for index, call in enumerate(extraction.calls)}
-    found: set[int] = set()
-    others = {*extraction.outputs}
-    for index, call in enumerate(extraction.calls):
-        right = pairs[index][1] if index in pairs else None
-        for made in (index_of[each] for argument in call.args for each in producers_of(argument)):
-            (found if made == right else others).add(made)
-    return found - others
-
-
-def _bar_together(
-    found: Mapping[int, StoredType],
-    barred: set[int],
-    sources: Mapping[int, Sequence[int]],
-    pairs: Mapping[int, tuple[int, int]],
-) -> None:
-    """Bar what has no whole numbers since something else is barred."""
-    changes = True
-    while changes:
-        before = len(barred)
-        for index, made in sources.items():
-            if index in barred or not found.keys() >= {index, *made} or not barred.isdisjoint(made):
-                barred.update((index, *made))
-        for index, pair in pairs.items():
-            if not found.keys() >= {*pair} or not barred.isdisjoint(pair):
-                barred.update((index, *pair))
-        changes = len(barred) > before
+        is_view = extraction.views[index] is not None
+        takes = index in weights or index in pairs
+        operators.append(
+            WholeOperator(
+                reads=reads,
+                rounds_to=whole_numbers_of(function.body),
+                only_moves=(is_view or only_moves(function)) and len(reads) == len(call.args),
+                is_view=is_view,
+                multiplies=frozenset(() if takes else _multiplied(call, index_of)),
+                pair=pairs.get(index),
+            )
+        )
+    return whole_results(operators, extraction.outputs)
 
 
 def _multiplied(call: relay.Call, index_of: Mapping[relay.Call, int]) -> Iterator[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE, StoredType
 from tvm_ios.runtime.libraries.onednn.call import OnednnCall, Step, StepKind
 from tvm_ios.runtime.libraries.onednn.matching.gates import read_gate
 from tvm_ios.runtime.libraries.onednn.matching.tanh_gelu import read_tanh_gelu
@@ -28,7 +28,6 @@ BINARY: Mapping[str, StepKind] = MappingProxyType(
         "nn.prelu": StepKind.PRELU,
     }
 )
-FAKE_QUANTIZE = "tvm_ios.fake_quantize"
 BOTH_WAYS = frozenset(BINARY) - {"nn.bias_add", "nn.prelu", "subtract"}
 """Operators whose operands may change places."""
 ELEMENTWISE: Mapping[str, Step] = MappingProxyType(
