@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.core.parts import parts_named
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.effort import Effort
 from tvm_ios.driver.given_inputs import arrays_of, require_inputs
@@ -215,10 +216,12 @@ def tune_race(given: TuneCall) -> TuneRace:
 
 
 def _require(given: TuneCall) -> None:
-    """Refuse options that are none, and inputs that nothing is checked on."""
+    """Refuse options that are none, deadlines of no part, and inputs that nothing is checked on."""
     require_options(given.options)
     if not isinstance(given.params, Mapping | None):
         raise OptionError(f"params is a {type(given.params).__name__}; give arrays by name")
+    if given.options.search.deadlines_ms:
+        parts_named(given.parts, given.options.search.deadlines_ms)
     if given.inputs is None:
         return
     if not given.options.precision.is_low:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.parts import Part
 from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision.precision_outcome import PrecisionOutcome, promised_speedup
-from tvm_ios.devices.protocol import MeasuringSession
+from tvm_ios.cost.call_database import database_for_call
+from tvm_ios.cost.database import open_database
+from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
+from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.part_contestant import part_contestant
 from tvm_ios.measure.comparison import Comparison
 from tvm_ios.measure.part_times import PartTimes
+from tvm_ios.onnx.rest import Rest
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions
 from tvm_ios.profile.find_schedules import ScheduledBuild
+from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import Racer, fitting_racers, racers_of
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.within_memory import MemoryLimit
@@ -27,11 +32,13 @@ from tvm_ios.report.tune_report import Contestant, TuneReport
 from tvm_ios.runtime.artifact.evidence import Evidence
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.cpu.part_times import part_times
+from tvm_ios.support.progress import PhaseClock
+from tvm_ios.support.stage_gate import StageGate
 
 if TYPE_CHECKING:
     from tvm_ios.tuning.tuned_kernels import TunedKernels
 
-__all__ = ["UNTUNED", "TuneRace", "TuneSteps", "racers_of_call"]
+__all__ = ["UNTUNED", "TuneRace", "TuneSteps", "measuring_call", "racers_of_call"]
 
 PARTS_S = 0.5
 """Seconds that timing parts alone may take, for small networks about what it takes."""
@@ -45,11 +52,33 @@ UNTUNED = {
 _LOG = logging.getLogger(__name__)
 
 
-class TuneDialect(Protocol):
-    """Dialect as the end of a ``tune`` asks it; a module of ``driver/dialects/``."""
+def measuring_call(
+    given: TuneCall,
+    options: TuneOptions,
+    device: MeasuringDevice,
+    gate: StageGate,
+    rest: Rest | None,
+) -> MeasuringCall:
+    """Call that measures on a device, for a ``tune`` with options that its dialect honours.
 
-    def records_around(self, staged: Any) -> RecordsInForce | None:
-        """Tuning records that contexts around the call hold for a build; None without any."""
+    ``rest`` is what onnxruntime runs after the model.
+    """
+    return MeasuringCall(
+        lanes=device.require_lanes(given.lanes),
+        device=device,
+        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
+        clock=PhaseClock(given.progress, spent_s=given.time_budget.spent_s),
+        gate=gate,
+        budget=given.time_budget,
+        compare=options.compare,
+        measure=options.measure,
+        answers=EarlyAnswers(
+            told=given.progress is not None and not options.device.is_remote,
+            needed=given.time_budget.is_limited,
+            rest=rest,
+            parts=given.parts,
+        ),
+    )
 
 
 def racers_of_call(
@@ -88,7 +117,6 @@ class TuneRace:
 class TuneSteps:
     """Results of the steps of a call, in their order."""
 
-    dialect: TuneDialect
     call: MeasuringCall
     options: TuneOptions
     ceiling: str
@@ -107,19 +135,20 @@ class TuneSteps:
     """Contestants of the last race, and those that it had no time for."""
     raced: Comparison
     memory: MemoryLimit
+    records_around: Callable[[Any], RecordsInForce | None]
+    """Tells which tuning records contexts around the call hold for a build; None without any."""
 
-    @property
-    def is_certain(self) -> bool:
-        """True if no price, choice or race was taken while the machine was disturbed."""
+    def race(self, evidence: Evidence) -> TuneRace:
+        """Everything that was raced, and the model that the evidence speaks for."""
         doubtful = self.call.database.use.doubtful or self.main.counters.flagged
-        return self.raced.is_quiet and not doubtful
+        certain = self.raced.is_quiet and not doubtful
+        return TuneRace(racers=self.racers, kept=self._kept(evidence), certain=certain)
 
-    def kept(self, evidence: Evidence) -> CompiledModel:
-        """Model that the evidence speaks for, with its report."""
+    def _kept(self, evidence: Evidence) -> CompiledModel:
         who = Contestant(evidence.kept)
         racer = self.racers[who]
         if self.tuned is None:
-            records = self.dialect.records_around(racer.built.kernels.staged)
+            records = self.records_around(racer.built.kernels.staged)
         else:
             used = who not in UNTUNED.values()
             records = self.tuned.records if used else self.tuned.records.not_used()

@@ -33,7 +33,6 @@ from tvm_ios_lab.scripts.one_operator import Compute, OneOperator
 MEMCPY = NativeSource(Path(__file__).with_suffix(".c"))
 LANES = (1, 2)
 RACE = CompareOptions(rounds=12, min_repeat_ms=1)
-ALIGNMENT = 64
 WANTED = 0.6
 """Part of memcpy's rate from which on nothing is left to be mended."""
 

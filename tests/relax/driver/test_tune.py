@@ -178,7 +178,7 @@ def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
         ({"tuning": "autotvm"}, "tuning='autotvm' needs a TVM with Relay"),
         (
             {"options": TuneOptions(conversion=Conversion(desired_layout="NHWC"))},
-            "desired_layout='NHWC' needs a TVM with Relay.*the layout of images is raced",
+            "desired_layout='NHWC' needs a TVM with Relay.*layout of images is chosen by prices",
         ),
     ],
 )

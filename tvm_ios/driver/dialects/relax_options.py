@@ -14,7 +14,7 @@ from tvm_ios.tuning.options import TuningOptions
 __all__ = ["relax_options", "require_nothing_of_relay"]
 
 NO_TUNER = "AutoTVM and Ansor tune kernels of Relay"
-LAYOUT_IS_RACED = "the layout of images is raced as it is"
+LAYOUT_BY_PRICES = "the layout of images is chosen by prices"
 FLOAT16 = "operators are computed in the types that the model has"
 
 
@@ -42,7 +42,7 @@ def relax_options(options: TuneOptions, tuning: str | None = None, **arguments: 
             f"tuning={tuner!r}": (tuner, NO_TUNER),
             f"desired_layout={conversion.desired_layout!r}": (
                 conversion.desired_layout,
-                LAYOUT_IS_RACED,
+                LAYOUT_BY_PRICES,
             ),
             "mixed_precision=True": (conversion.mixed_precision, FLOAT16),
             "tf32=True": (options.build.tf32, "cuDNN on GPUs alone rounds so"),

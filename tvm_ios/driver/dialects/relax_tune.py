@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import tvm
-
-from tvm_ios.core.parts import Part, parts_named
-from tvm_ios.cost.call_database import database_for_call
-from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.ceiling import Arithmetic, told_ceiling
@@ -21,13 +15,11 @@ from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import TuneRace, TuneSteps, racers_of_call
+from tvm_ios.driver.tune_steps import TuneRace, TuneSteps, measuring_call, racers_of_call
 from tvm_ios.host import default_lanes
 from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
 from tvm_ios.profile.find_schedules import schedule_build
-from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import evidence_of, run_last_race
-from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.profile.precision.low_build import in_low_precision
 from tvm_ios.profile.within_memory import MemoryLimit
 from tvm_ios.relax.build import StagedBuild
@@ -41,12 +33,10 @@ from tvm_ios.report.records_in_force import (
     RecordsInForce,
 )
 from tvm_ios.runtime.artifact.decisions_file import read_given
-from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.exact_bits import exact_bits
-from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import OpenGate, gate_around
 
-__all__ = ["records_around", "tune_race"]
+__all__ = ["tune_race"]
 
 
 def tune_race(given: TuneCall) -> TuneRace:
@@ -55,8 +45,6 @@ def tune_race(given: TuneCall) -> TuneRace:
     Errors are those of :func:`tune`.
     """
     options, files = relax_options(given.options, given.tuning), read_given(given.decisions)
-    if options.search.deadlines_ms:
-        parts_named(_parts_of(given), options.search.deadlines_ms)
     records = None
     if given.tuning_records is not None:
         paths = given.tuning_records
@@ -66,36 +54,18 @@ def tune_race(given: TuneCall) -> TuneRace:
         return _tune_race(given, options, files, () if records is None else records.notes)
 
 
-def _parts_of(given: TuneCall) -> tuple[Part, ...]:
-    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
-
-
 def _tune_race(
     given: TuneCall, options: TuneOptions, files: Any, notes: tuple[str, ...]
 ) -> TuneRace:
-    budget, device = given.time_budget, LocalCpu()
+    device = LocalCpu()
     target, build = resolve_target(given.target), options.build
     search = options.search.without_merges() if build.exact else options.search
     choice = LibraryChoice(
         target=target, names=build.named_libraries, tf32=build.tf32, dtype=options.precision.dtype
     )
     compile_code_ahead("llvm")
-    call = MeasuringCall(
-        lanes=device.require_lanes(given.lanes),
-        device=device,
-        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress, spent_s=budget.spent_s),
-        gate=gate_around(OpenGate(most_cores=default_lanes())),
-        budget=budget,
-        compare=options.compare,
-        measure=options.measure,
-        answers=EarlyAnswers(
-            told=given.progress is not None,
-            needed=budget.is_limited,
-            rest=taken_rest(given.mod, options),
-            parts=_parts_of(given),
-        ),
-    )
+    gate = gate_around(OpenGate(most_cores=default_lanes()))
+    call = measuring_call(given, options, device, gate, taken_rest(given.mod, options))
     layouts = ModelLayouts(
         mod=given.mod,
         params=given.params,
@@ -126,7 +96,6 @@ def _tune_race(
         raced = run_last_race(racers, session, call)
         evidence = evidence_of(raced, racers, session, call, (), search.deadlines_ms)
     steps = TuneSteps(
-        dialect=sys.modules[__name__],
         call=call,
         options=options,
         ceiling=ceiling,
@@ -138,11 +107,12 @@ def _tune_race(
         racers=racers,
         raced=raced,
         memory=memory,
+        records_around=_records_around,
     )
-    return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
+    return steps.race(evidence)
 
 
-def records_around(staged: StagedBuild) -> RecordsInForce | None:
+def _records_around(staged: StagedBuild) -> RecordsInForce | None:
     """Kernels with loops of the database of MetaSchedule around the call; None without one."""
     if database_in_force() is None:
         return None

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
-import tvm
-
 from tvm_ios.compile.built_model import BuiltModel
-from tvm_ios.core.parts import Part, parts_named
-from tvm_ios.cost.call_database import database_for_call
-from tvm_ios.cost.database import open_database
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.protocol import MeasuringDevice, MeasuringSession
@@ -21,7 +15,13 @@ from tvm_ios.driver.ceiling import Arithmetic, module_graph, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.taken_rest import taken_rest
-from tvm_ios.driver.tune_steps import UNTUNED, TuneRace, TuneSteps, racers_of_call
+from tvm_ios.driver.tune_steps import (
+    UNTUNED,
+    TuneRace,
+    TuneSteps,
+    measuring_call,
+    racers_of_call,
+)
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels import shared_workers
@@ -30,7 +30,6 @@ from tvm_ios.profile.decisions.fit_relay_decisions import RelayDecisionFitting
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.image_form import form_by_prices
-from tvm_ios.profile.in_time.early_answers import EarlyAnswers
 from tvm_ios.profile.last_race import (
     Racer,
     compiled_racers,
@@ -46,11 +45,9 @@ from tvm_ios.relay.prepare import converted_model, multiplies_bytes
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.artifact.decisions_file import read_given
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.support.exact_bits import exact_bits
-from tvm_ios.support.progress import PhaseClock
 from tvm_ios.support.stage_gate import (
     OpenGate,
     StageGate,
@@ -62,7 +59,7 @@ from tvm_ios.tuning.records.record_lookup import records_around
 from tvm_ios.tuning.remote import requested_device
 from tvm_ios.tuning.tuned_kernels import TuningRequest, tuned_kernels
 
-__all__ = ["measuring_device", "records_around", "tune_race"]
+__all__ = ["measuring_device", "tune_race"]
 
 
 @shared_workers()
@@ -71,14 +68,8 @@ def tune_race(given: TuneCall) -> TuneRace:
 
     Errors are those of :func:`tune`.
     """
-    if given.options.search.deadlines_ms:
-        parts_named(_parts_of(given), given.options.search.deadlines_ms)
     with exact_bits(given.options.build.exact):
         return _tune_race(given)
-
-
-def _parts_of(given: TuneCall) -> tuple[Part, ...]:
-    return parts_of(given.mod) if isinstance(given.mod, tvm.IRModule) else ()
 
 
 def _tune_race(given: TuneCall) -> TuneRace:
@@ -111,22 +102,7 @@ def _tune_race(given: TuneCall) -> TuneRace:
             "cannot compile float16 kernels with CUDA 12.8 or newer; leave out tuning"
         )
     libraries = _installed(choice, device, options.device, gate)
-    call = MeasuringCall(
-        lanes=device.require_lanes(given.lanes),
-        device=device,
-        database=database_for_call(open_database(given.database), fresh=options.database.fresh),
-        clock=PhaseClock(given.progress, spent_s=budget.spent_s),
-        gate=gate,
-        budget=budget,
-        compare=options.compare,
-        measure=options.measure,
-        answers=EarlyAnswers(
-            told=given.progress is not None and not options.device.is_remote,
-            needed=budget.is_limited,
-            rest=rest,
-            parts=_parts_of(given),
-        ),
-    )
+    call = measuring_call(given, options, device, gate, rest)
     ceiling = told_ceiling(
         partial(module_graph, given.mod, given.params),
         call.lanes,
@@ -201,7 +177,6 @@ def _tune_race(given: TuneCall) -> TuneRace:
         curve = () if tuned is None else tuned.curve
         evidence = evidence_of(raced, racers, session, call, curve, search.deadlines_ms)
     steps = TuneSteps(
-        dialect=sys.modules[__name__],
         call=call,
         options=options,
         ceiling=ceiling,
@@ -213,8 +188,9 @@ def _tune_race(given: TuneCall) -> TuneRace:
         racers=racers,
         raced=raced,
         memory=memory,
+        records_around=records_around,
     )
-    return TuneRace(racers=racers, kept=steps.kept(evidence), certain=steps.is_certain)
+    return steps.race(evidence)
 
 
 def _untuned_racers(

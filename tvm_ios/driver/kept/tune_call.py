@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tvm_ios.core.parts import Part
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.driver.options import DEFAULTS, TuneOptions
 from tvm_ios.runtime.artifact.decisions_file import DecisionFiles
+from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.support.progress import ProgressListener
 from tvm_ios.support.stage_gate import OpenGate, clock_at_work, gate_around
 from tvm_ios.support.time_budget import TimeBudget
@@ -38,6 +40,11 @@ class TuneCall:
     """Inputs that errors are checked on; None for made-up ones."""
     progress: ProgressListener | None = None
     options: TuneOptions = DEFAULTS
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of a network of several models; none of one model."""
+        return parts_of(self.mod) if isinstance(self.mod, tvm.IRModule) else ()
 
 
 def budget_of_call(given: TimeBudget | float | None) -> TimeBudget:

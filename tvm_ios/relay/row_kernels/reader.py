@@ -111,7 +111,7 @@ class _Reader:
         """Indices of the result, the first stage; finds along which axes reductions go."""
         indices = [self._joined(span) for span in self._spans(shape_of(stages[0]))]
         self._place_what_is_read(stages[0], indices)
-        while any(self._place_by_what_itmentions(tensor) for tensor in stages):
+        while any(self._place_by_what_it_mentions(tensor) for tensor in stages):
             pass
         reductions = [reduction_of(tensor) for tensor in stages]
         along = [self._reduced_by(reduce) for reduce in reductions if reduce is not None]
@@ -131,7 +131,7 @@ class _Reader:
             for load in loads_of(tir.stmt_functor.substitute(tensor.op.body[0], at)):
                 self._place_what_is_read(load.producer, load.indices)
 
-    def _place_by_what_itmentions(self, tensor: te.Tensor) -> bool:
+    def _place_by_what_it_mentions(self, tensor: te.Tensor) -> bool:
         """True if a whole tensor that only reductions read was placed by a tensor that it reads."""
         if not self._is_whole(tensor) or tensor.op in self._points or tensor.op in self._rows:
             return False
