@@ -47,6 +47,7 @@ test-all: $(READY) ## run every test, with all networks at full size
 test-torch: ## run the tests that need PyTorch, in an environment of their own
 	$(MAKE) VENV=.venv-torch LOCK='-r requirements/torch-lock.txt' setup
 	.venv-torch/bin/python -m pytest --durations 10 -m "torch and not full" tests/pytorch
+	TVM_IOS_TVM=path .venv-torch/bin/python -m pytest --durations 10 tests/relax/pytorch
 
 check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m ruff check

@@ -9,6 +9,7 @@ import pytest
 import tvm
 
 import tvm_ios
+from tests.documents import DOCS, code_blocks
 from tests.relax.driver.test_tune import OWN_KERNELS
 from tests.relax.networks import TARGET
 from tvm_ios.errors import ModelError
@@ -132,3 +133,19 @@ def test_our_pipeline_takes_what_tvms_importer_makes(net, given):
     with torch.no_grad():
         for one, wanted in zip(found, net(*given), strict=True):
             np.testing.assert_allclose(one.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch, in its own code
+def test_the_page_takes_what_tvms_importer_makes(tmp_path, monkeypatch):
+    (code,) = code_blocks(DOCS / "own-model.md", "python relax")
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+    names = {"module": module.eval(), "image": torch.randn(1, 3, 16, 16)}
+    exec(compile(code, "own-model.md", "exec"), names)
+    with torch.no_grad():
+        wanted = module(names["image"]).numpy()
+    with names["model"].executor() as executor:
+        executor.run(**{executor.input_names[0]: names["image"].numpy()})
+        assert abs(executor.get_output(0).numpy() - wanted).max() <= 1e-4 * abs(wanted).max()

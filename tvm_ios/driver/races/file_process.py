@@ -96,7 +96,8 @@ class FileProcess:
         failed = answer.get("failed", "" if line else f"its process ended: {self._process.wait()}")
         if failed:
             self.close()
-            raise ExecutionError(f"{self._path}: {failed}")
+            told = failed.removeprefix(f"{self._path}: ")  # errors of files begin with it
+            raise ExecutionError(f"{self._path}: {told}")
         return answer
 
 
