@@ -32,6 +32,8 @@ LEAST_LANES = 4
 NEAR_BYTES = 1 << 14
 """Bytes of data that one task reads for a row of the result: the next row reads most of them again,
 from the nearest cache."""
+BAND = 8
+"""Most rows that one task computes, whose data stay in the nearest cache."""
 
 Places = Sequence[tuple[tirx.Var, Value]]
 """Variables, and what stands for them."""
@@ -113,33 +115,49 @@ class _Emitter:
 
     def statement(self) -> tirx.Stmt:
         """Loops over tasks, and in each over tiles and vectors."""
-        sliding, column = self.sliding, self._slide.axis
+        sliding = self.sliding
         rows, extents = sliding.results[:-2], list(sliding.extents[:-2])
         chunks = self._chunks()
         parts = self.vectors[0].count // chunks
-        # Rows of one part follow each other.
-        at = len(extents) if sliding.row is None else rows.index(sliding.row)
-        extents.insert(at, parts)
-        task = self._variable("task")
-        indices = _unfused(task, extents)
-        part = indices.pop(at)
+        task, row = self._variable("task"), self._variable("row")
+        if sliding.row is None:
+            *indices, part = _unfused(task, (*extents, parts))
+            tasks, count = math.prod(extents) * parts, 1
+        else:
+            # Lanes share rows, as who made the data did; those of one part follow each other.
+            at = rows.index(sliding.row)
+            height = 1 if parts == 1 else _height(extents[at])
+            bands = -(-extents[at] // height)
+            numbers = _unfused(task, (*extents[:at], bands, parts, *extents[at + 1 :]))
+            part = numbers.pop(at + 1)
+            count = height
+            if extents[at] % height:
+                count = tirx.min(self._number(height), extents[at] - numbers[at] * height)
+            indices = [*numbers[:at], numbers[at] * height + row, *numbers[at + 1 :]]
+            tasks = math.prod(extents) // extents[at] * bands * parts
         places = list(zip(rows, indices, strict=True))
         tiles = [
-            self._tiles(places, each, part, chunks) for each in tiles_along(column, self.most_sums)
+            self._tiles(places, each, part, chunks)
+            for each in tiles_along(self._slide.axis, self.most_sums)
         ]
-        tasks = math.prod(extents)
         is_large = math.prod(sliding.extents) * self._taps() >= LEAST_PARALLEL and tasks > 1
         kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, tasks, kind, _sequence(tiles))
+        body = tirx.For(row, 0, count, tirx.ForKind.SERIAL, _sequence(tiles))
+        return tirx.For(task, 0, tasks, kind, body)
 
     def _chunks(self) -> int:
-        """Vectors side by side that one task computes; all where the last ones are shorter."""
+        """Vectors side by side that one task computes.
+
+        All where the last ones are shorter, or where most of what a narrow row reads are weights,
+        which are fetched best in their order.
+        """
         first, *others = self.vectors
-        row = self.sliding.row
+        columns, row = self._slide.axis, self.sliding.row
+        if others or 2 * columns.kernel > columns.extent:
+            return first.count
         taps = 1 if row is None else self.sliding.slides[row].axis.kernel
-        bytes_of_chunk = 4 * first.lanes * self._slide.axis.extent * taps
-        most = max(1, NEAR_BYTES // bytes_of_chunk)
-        return first.count if others else divisor(first.count, most)
+        bytes_of_chunk = 4 * first.lanes * columns.extent * taps
+        return divisor(first.count, max(1, NEAR_BYTES // bytes_of_chunk))
 
     @property
     def _slide(self) -> Slide:
@@ -303,6 +321,14 @@ class _Emitter:
 
     def _number(self, number: int) -> Value:
         return tirx.const(number, self.sliding.results[-1].ty.dtype)
+
+
+def _height(rows: int) -> int:
+    """Rows of a band, which one task computes: equally many in each where that is possible."""
+    height = divisor(rows, BAND)
+    if BAND // 2 <= height < rows:
+        return height
+    return -(-rows // max(2, -(-rows // BAND)))
 
 
 def _sequence(steps: Sequence[tirx.Stmt]) -> tirx.Stmt:
