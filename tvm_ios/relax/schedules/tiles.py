@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir
+from tvm import s_tir, tirx
+from tvm.tirx import Expr as Value
 
 __all__ = [
     "LEAST_PARALLEL",
     "VECTOR",
+    "Vectors",
     "divisor",
     "extents_of",
     "lies_together",
+    "sequence",
     "spread",
     "substituted",
+    "unfused",
     "uses",
     "vectors_along",
+    "vectors_of",
 ]
 
 LEAST_PARALLEL = 8192
@@ -27,11 +33,36 @@ LEAST_PARALLEL = 8192
 VECTOR, HALF, SHORT = 32, 16, 8
 """Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
 where it likes; and how many are too few."""
+LEAST_LANES = 4
+"""Elements of the shortest vector that is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors side by side along the last axis."""
+
+    begin: int
+    lanes: int
+    count: int
 
 
 def divisor(extent: int, most: int) -> int:
     """Largest divisor of an extent that is no larger than that."""
     return max(each for each in range(1, most + 1) if extent % each == 0)
+
+
+def vectors_of(extent: int, lanes: int) -> list[Vectors]:
+    """Vectors that cover an axis: whole ones, then one of what is left, which may overlap them."""
+    if lanes < LEAST_LANES:
+        return []
+    if extent < lanes:
+        return vectors_of(extent, lanes // 2)
+    count, rest = divmod(extent, lanes)
+    found = [Vectors(0, lanes, count)]
+    if rest:
+        last = max(LEAST_LANES, 1 << (rest - 1).bit_length())
+        found.append(Vectors(extent - last, last, 1))
+    return found
 
 
 def extents_of(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> list[int]:
@@ -59,7 +90,7 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
 def _knows_places(block: s_tir.SBlock) -> bool:
     """True if places along the last axes of what is read are known to be single ones."""
     places = [each.region[-1].extent for each in block.reads if each.region]
-    return all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in places)
+    return all(isinstance(each, tirx.IntImm) and int(each) == 1 for each in places)
 
 
 def vectors_along(
@@ -88,7 +119,7 @@ def lies_together(block: s_tir.SBlock, count: int) -> bool:
     last = [each.var for each in block.iter_vars[-count:]]
     regions = (*block.reads, *(() if block.init else block.writes))
     extents = [piece.extent for region in regions for piece in region.region]
-    if not all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in extents):
+    if not all(isinstance(each, tirx.IntImm) and int(each) == 1 for each in extents):
         return False  # places that TVM does not know
     return all(
         len(region.region) >= count
@@ -107,23 +138,38 @@ def lies_together(block: s_tir.SBlock, count: int) -> bool:
     )
 
 
-def _is_conditional(body: tvm.tirx.Stmt) -> bool:
+def _is_conditional(body: tirx.Stmt) -> bool:
     """True if what is computed depends on a condition."""
     found: list[str] = []
     tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: found.append(str(call.op))))
     return any("if_then_else" in each for each in found)
 
 
-def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
+def uses(expression: Any, variable: tirx.Var) -> bool:
     """True if an expression depends on a variable."""
-    found = tvm.tirx.analysis.undefined_vars(expression, [])
+    found = tirx.analysis.undefined_vars(expression, [])
     return any(each.same_as(variable) for each in found)
 
 
-def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> Any:
+def substituted(expression: Any, places: Sequence[tuple[tirx.Var, Any]]) -> Any:
     """Expression with others in the place of variables."""
 
-    def other(variable: tvm.tirx.Var) -> Any:
+    def other(variable: tirx.Var) -> Any:
         return next((new for old, new in places if old.same_as(variable)), variable)
 
-    return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
+    return tvm_ffi.structural_map(expression, (tirx.Var, other), order="post")
+
+
+def sequence(steps: Sequence[tirx.Stmt]) -> tirx.Stmt:
+    """Statement that does all of some."""
+    return steps[0] if len(steps) == 1 else tirx.SeqStmt(list(steps))
+
+
+def unfused(task: tirx.Var, extents: Sequence[int]) -> list[Value]:
+    """Indices of loops of some extents that are one loop, the innermost last."""
+    found: list[Value] = []
+    rest: Value = task
+    for extent in reversed(extents[1:]):
+        found.insert(0, tirx.floormod(rest, extent))
+        rest = tirx.floordiv(rest, extent)
+    return [rest, *found]
