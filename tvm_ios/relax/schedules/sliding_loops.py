@@ -21,17 +21,25 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis, Tile, tiles_along
 from tvm_ios.relax.schedules.arithmetic import calls_dear
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, divisor, substituted
+from tvm_ios.relax.schedules.tiles import (
+    LEAST_PARALLEL,
+    Vectors,
+    divisor,
+    in_order,
+    substituted,
+    unfused,
+    vectors_of,
+)
 
 __all__ = ["Slide", "Sliding", "emit"]
 
 MOST_SUMS = {16: 14}
 """Results of a tile, by the elements of a vector register; 8 for shorter ones."""
-LEAST_LANES = 4
-"""Elements of the shortest vector."""
 NEAR_BYTES = 1 << 14
 """Bytes of data that one task reads for a row of the result: the next row reads most of them again,
 from the nearest cache."""
+BAND = 8
+"""Most rows that one task computes, whose data stay in the nearest cache."""
 
 Places = Sequence[tuple[tirx.Var, Value]]
 """Variables, and what stands for them."""
@@ -74,72 +82,65 @@ class Sliding:
     """Names of the variables of the result in that statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    """Vectors side by side along the last axis."""
-
-    begin: int
-    lanes: int
-    count: int
-
-
 def emit(sliding: Sliding, lanes: int) -> tirx.Stmt | None:
     """Statement that computes a window; None where its results fill no vector."""
-    vectors = _vectors(sliding.extents[-1], lanes)
+    vectors = vectors_of(sliding.extents[-1], lanes)
     if not vectors:
         return None
     return _Emitter(sliding, vectors, MOST_SUMS.get(lanes, 8)).statement()
 
 
-def _vectors(extent: int, lanes: int) -> list[_Vectors]:
-    """Vectors that cover an axis: whole ones, then one of what is left, which may overlap them."""
-    if lanes < LEAST_LANES:
-        return []
-    if extent < lanes:
-        return _vectors(extent, lanes // 2)
-    count, rest = divmod(extent, lanes)
-    found = [_Vectors(0, lanes, count)]
-    if rest:
-        last = max(LEAST_LANES, 1 << (rest - 1).bit_length())
-        found.append(_Vectors(extent - last, last, 1))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Emitter:
     sliding: Sliding
-    vectors: Sequence[_Vectors]
+    vectors: Sequence[Vectors]
     most_sums: int
 
     def statement(self) -> tirx.Stmt:
         """Loops over tasks, and in each over tiles and vectors."""
-        sliding, column = self.sliding, self._slide.axis
+        sliding = self.sliding
         rows, extents = sliding.results[:-2], list(sliding.extents[:-2])
         chunks = self._chunks()
         parts = self.vectors[0].count // chunks
-        # Rows of one part follow each other.
-        at = len(extents) if sliding.row is None else rows.index(sliding.row)
-        extents.insert(at, parts)
-        task = self._variable("task")
-        indices = _unfused(task, extents)
-        part = indices.pop(at)
+        task, row = self._variable("task"), self._variable("row")
+        if sliding.row is None:
+            *indices, part = unfused(task, (*extents, parts))
+            tasks, count = math.prod(extents) * parts, 1
+        else:
+            # Lanes share rows, as who made the data did; those of one part follow each other.
+            at = rows.index(sliding.row)
+            height = 1 if parts == 1 else _height(extents[at])
+            bands = -(-extents[at] // height)
+            numbers = unfused(task, (*extents[:at], bands, parts, *extents[at + 1 :]))
+            part = numbers.pop(at + 1)
+            count = height
+            if extents[at] % height:
+                count = tirx.min(self._number(height), extents[at] - numbers[at] * height)
+            indices = [*numbers[:at], numbers[at] * height + row, *numbers[at + 1 :]]
+            tasks = math.prod(extents) // extents[at] * bands * parts
         places = list(zip(rows, indices, strict=True))
         tiles = [
-            self._tiles(places, each, part, chunks) for each in tiles_along(column, self.most_sums)
+            self._tiles(places, each, part, chunks)
+            for each in tiles_along(self._slide.axis, self.most_sums)
         ]
-        tasks = math.prod(extents)
         is_large = math.prod(sliding.extents) * self._taps() >= LEAST_PARALLEL and tasks > 1
         kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, tasks, kind, _sequence(tiles))
+        body = tirx.For(row, 0, count, tirx.ForKind.SERIAL, in_order(tiles))
+        return tirx.For(task, 0, tasks, kind, body)
 
     def _chunks(self) -> int:
-        """Vectors side by side that one task computes; all where the last ones are shorter."""
+        """Vectors side by side that one task computes.
+
+        All where the last ones are shorter, or where most of what a narrow row reads are weights,
+        which are fetched best in their order.
+        """
         first, *others = self.vectors
-        row = self.sliding.row
+        columns, row = self._slide.axis, self.sliding.row
+        if others or 2 * columns.kernel > columns.extent:
+            return first.count
         taps = 1 if row is None else self.sliding.slides[row].axis.kernel
-        bytes_of_chunk = 4 * first.lanes * self._slide.axis.extent * taps
-        most = max(1, NEAR_BYTES // bytes_of_chunk)
-        return first.count if others else divisor(first.count, most)
+        bytes_of_chunk = 4 * first.lanes * columns.extent * taps
+        return divisor(first.count, max(1, NEAR_BYTES // bytes_of_chunk))
 
     @property
     def _slide(self) -> Slide:
@@ -158,7 +159,7 @@ class _Emitter:
             channel = (part * chunks + chunk) * vectors.lanes + vectors.begin
             body = self._tile(places, tile, begin, channel, vectors.lanes)
             steps.append(tirx.For(chunk, 0, count, tirx.ForKind.SERIAL, body))
-        return tirx.For(number, 0, tile.count, tirx.ForKind.SERIAL, _sequence(steps))
+        return tirx.For(number, 0, tile.count, tirx.ForKind.SERIAL, in_order(steps))
 
     def _tile(
         self,
@@ -171,7 +172,7 @@ class _Emitter:
         """Sums of one tile, and what is made of them."""
         sums = [_buffer(lanes, f"sum{number}") for number in range(tile.width)]
         first = tirx.const(self.sliding.first, "float32")
-        return _sequence(
+        return in_order(
             [
                 *map(tirx.AllocBuffer, sums),
                 *(self._stored(each, 0, lanes, lambda _: first) for each in sums),
@@ -233,7 +234,7 @@ class _Emitter:
                         here.append((variable, self._number(number)))
                     value = substituted(added, here)
                     steps.append(self._add(sums[at], value, lane, channel))
-        return _sequence(steps) if steps else tirx.Evaluate(0)
+        return in_order(steps) if steps else tirx.Evaluate(0)
 
     def _add(self, total: Any, value: Value, lane: tirx.Var, channel: Value) -> tirx.Stmt:
         def combined(at: tirx.Var) -> Value:
@@ -305,19 +306,13 @@ class _Emitter:
         return tirx.const(number, self.sliding.results[-1].ty.dtype)
 
 
-def _sequence(steps: Sequence[tirx.Stmt]) -> tirx.Stmt:
-    return steps[0] if len(steps) == 1 else tirx.SeqStmt(list(steps))
+def _height(rows: int) -> int:
+    """Rows of a band, which one task computes: equally many in each where that is possible."""
+    height = divisor(rows, BAND)
+    if BAND // 2 <= height < rows:
+        return height
+    return -(-rows // max(2, -(-rows // BAND)))
 
 
 def _buffer(elements: int, name: str) -> Any:
     return tirx.decl_buffer((elements,), "float32", name, layout=None)
-
-
-def _unfused(task: tirx.Var, extents: Sequence[int]) -> list[Value]:
-    """Indices of loops of some extents that are one loop, the innermost last."""
-    found: list[Value] = []
-    rest: Value = task
-    for extent in reversed(extents[1:]):
-        found.insert(0, tirx.floormod(rest, extent))
-        rest = tirx.floordiv(rest, extent)
-    return [rest, *found]

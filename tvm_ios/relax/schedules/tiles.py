@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir
+from tvm import s_tir, tirx
+from tvm.tirx import Expr as Value
 
 __all__ = [
     "ALIKE",
@@ -16,6 +18,7 @@ __all__ = [
     "LEAST_PARALLEL",
     "PLACES",
     "VECTOR",
+    "Vectors",
     "divisor",
     "extents_of",
     "in_order",
@@ -23,8 +26,10 @@ __all__ = [
     "only_store",
     "spread",
     "substituted",
+    "unfused",
     "uses",
     "vectors_along",
+    "vectors_of",
 ]
 
 LEAST_PARALLEL = 8192
@@ -33,15 +38,40 @@ PLACES = "tvm_ios_places"
 """Annotation of a loop along a row, which reads elements at places that are no single ones."""
 ALIKE = "tvm_ios_alike"
 """Annotation of a loop over a vector whose elements have the conditions of the first one."""
-COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 VECTOR, HALF, SHORT = 32, 16, 8
 """Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
 where it likes; and how many are too few."""
+LEAST_LANES = 4
+"""Elements of the shortest vector that is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors side by side along the last axis."""
+
+    begin: int
+    lanes: int
+    count: int
 
 
 def divisor(extent: int, most: int) -> int:
     """Largest divisor of an extent that is no larger than that."""
     return max(each for each in range(1, most + 1) if extent % each == 0)
+
+
+def vectors_of(extent: int, lanes: int) -> list[Vectors]:
+    """Vectors that cover an axis: whole ones, then one of what is left, which may overlap them."""
+    if lanes < LEAST_LANES:
+        return []
+    if extent < lanes:
+        return vectors_of(extent, lanes // 2)
+    count, rest = divmod(extent, lanes)
+    found = [Vectors(0, lanes, count)]
+    if rest:
+        last = max(LEAST_LANES, 1 << (rest - 1).bit_length())
+        found.append(Vectors(extent - last, last, 1))
+    return found
 
 
 def extents_of(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> list[int]:
@@ -73,7 +103,7 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
 def _knows_places(block: s_tir.SBlock) -> bool:
     """True if places along the last axes of what is read are known to be single ones."""
     places = [each.region[-1].extent for each in block.reads if each.region]
-    return all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in places)
+    return all(isinstance(each, tirx.IntImm) and int(each) == 1 for each in places)
 
 
 def vectors_along(
@@ -105,7 +135,7 @@ def lies_together(block: s_tir.SBlock, count: int) -> bool:
     last = [each.var for each in block.iter_vars[-count:]]
     regions = (*block.reads, *(() if block.init else block.writes))
     extents = [piece.extent for region in regions for piece in region.region]
-    if not all(isinstance(each, tvm.tirx.IntImm) and int(each) == 1 for each in extents):
+    if not all(isinstance(each, tirx.IntImm) and int(each) == 1 for each in extents):
         return False  # places that TVM does not know
     return all(
         len(region.region) >= count
@@ -124,7 +154,7 @@ def lies_together(block: s_tir.SBlock, count: int) -> bool:
     )
 
 
-def _is_conditional(body: tvm.tirx.Stmt) -> bool:
+def _is_conditional(body: tirx.Stmt) -> bool:
     """True if what is computed depends on a condition."""
     found: list[str] = []
     tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: found.append(str(call.op))))
@@ -139,50 +169,60 @@ def _ends(block: s_tir.SBlock, count: int) -> list[int]:
         if not any(uses(condition, each) for each in lasts):
             return
         one, other = condition.a, condition.b
-        if isinstance(condition, tvm.tirx.GT | tvm.tirx.GE):
+        if isinstance(condition, tirx.GT | tirx.GE):
             one, other = other, one
-        is_less = isinstance(condition, tvm.tirx.LT | tvm.tirx.GT)
+        is_less = isinstance(condition, tirx.LT | tirx.GT)
         place, number = (one, other) if is_less else (other, one)
-        is_end = count == 1 and place.same_as(lasts[0]) and isinstance(number, tvm.tirx.IntImm)
+        is_end = count == 1 and place.same_as(lasts[0]) and isinstance(number, tirx.IntImm)
         ends.append(int(number) if is_end else 1)
 
     tvm_ffi.structural_walk(block.body, [(kind, compared) for kind in COMPARISONS])
     return ends
 
 
-def uses(expression: Any, variable: tvm.tirx.Var) -> bool:
+def uses(expression: Any, variable: tirx.Var) -> bool:
     """True if an expression depends on a variable."""
-    found = tvm.tirx.analysis.undefined_vars(expression, [])
+    found = tirx.analysis.undefined_vars(expression, [])
     return any(each.same_as(variable) for each in found)
 
 
-def substituted(expression: Any, places: Sequence[tuple[tvm.tirx.Var, Any]]) -> Any:
+def substituted(expression: Any, places: Sequence[tuple[tirx.Var, Any]]) -> Any:
     """Expression with others in the place of variables."""
 
-    def other(variable: tvm.tirx.Var) -> Any:
+    def other(variable: tirx.Var) -> Any:
         return next((new for old, new in places if old.same_as(variable)), variable)
 
-    return tvm_ffi.structural_map(expression, (tvm.tirx.Var, other), order="post")
+    return tvm_ffi.structural_map(expression, (tirx.Var, other), order="post")
 
 
-def in_order(statements: Sequence[tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
+def in_order(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
     """Statements one after another; TVM's own sequences have two at least."""
-    return statements[0] if len(statements) == 1 else tvm.tirx.SeqStmt(statements)
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
 
 
-def only_store(loop: tvm.tirx.For) -> tuple[tvm.tirx.BufferStore, Any] | None:
+def only_store(loop: tirx.For) -> tuple[tirx.BufferStore, Any] | None:
     """The only statement of a loop's body, if it is a store, and its condition.
 
     Variables of its block are written out, since a loop may not be where a block is.
     """
     body = loop.body
-    if isinstance(body, tvm.tirx.BufferStore):
+    if isinstance(body, tirx.BufferStore):
         return body, True
     if not isinstance(body, s_tir.SBlockRealize) or body.block.init:
         return None
     store = body.block.body
-    if not isinstance(store, tvm.tirx.BufferStore):
+    if not isinstance(store, tirx.BufferStore):
         return None
     variables = [each.var for each in body.block.iter_vars]
     places = list(zip(variables, body.iter_values, strict=True))
     return substituted(store, places), body.predicate
+
+
+def unfused(task: tirx.Var, extents: Sequence[int]) -> list[Value]:
+    """Indices of loops of some extents that are one loop, the innermost last."""
+    found: list[Value] = []
+    rest: Value = task
+    for extent in reversed(extents[1:]):
+        found.insert(0, tirx.floormod(rest, extent))
+        rest = tirx.floordiv(rest, extent)
+    return [rest, *found]

@@ -51,7 +51,7 @@ class Kernels:
         with T.sblock("root"):
             T.reads()
             T.writes()
-            for row, tile, chunk in T.grid(5, 1, 1):
+            for row, _, tile, chunk in T.grid(5, 1, 1, 1):
                 left = T.alloc_buffer((4,), layout=None)
                 right = T.alloc_buffer((4,), layout=None)
                 for lane in T.vectorized(4):
