@@ -13,7 +13,6 @@ import tvm
 from tvm import s_tir
 
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
-from tvm_ios.relax.schedules.alike import with_common_conditions
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
@@ -65,8 +64,7 @@ def _by_rules(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | No
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = with_common_conditions(with_rows_in_place(made))
-                made = with_strided_vectors(in_tiles(made))
+                made = with_strided_vectors(in_tiles(with_rows_in_place(made)))
                 return with_gathered_vectors(with_known_places(made))
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels

@@ -13,8 +13,6 @@ from tvm import s_tir, tirx
 from tvm.tirx import Expr as Value
 
 __all__ = [
-    "ALIKE",
-    "COMPARISONS",
     "LEAST_PARALLEL",
     "PLACES",
     "VECTOR",
@@ -36,9 +34,6 @@ LEAST_PARALLEL = 8192
 """Iterations of a kernel below which one lane is faster than several."""
 PLACES = "tvm_ios_places"
 """Annotation of a loop along a row, which reads elements at places that are no single ones."""
-ALIKE = "tvm_ios_alike"
-"""Annotation of a loop over a vector whose elements have the conditions of the first one."""
-COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 VECTOR, HALF, SHORT = 32, 16, 8
 """Most elements of a vector, which LLVM cuts into those of the processor; those of one that ends
 where it likes; and how many are too few."""
@@ -93,8 +88,7 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
             schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else rows[0])
         return
     conditional = _is_conditional(schedule.get(block).body)
-    ends = _ends(schedule.get(block), count) if conditional else []
-    outer = vectors_along(schedule, last, ends)
+    outer = vectors_along(schedule, last, conditional=conditional)
     several = rows if conditional and rows else [*rows, outer]
     if total >= LEAST_PARALLEL:
         schedule.parallel(schedule.fuse(*several) if len(several) > 1 else several[0])
@@ -107,24 +101,21 @@ def _knows_places(block: s_tir.SBlock) -> bool:
 
 
 def vectors_along(
-    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, ends: Sequence[int] = ()
+    schedule: s_tir.Schedule, loop: s_tir.schedule.LoopRV, *, conditional: bool = False
 ) -> s_tir.schedule.LoopRV:
-    """Loop over vectors that a loop over elements becomes, cut where conditions change.
+    """Loop over vectors that a loop over elements becomes.
 
-    Where that would fill no vector, TVM is asked for loops of their own for those vectors whose
-    elements are all alike.
+    Where elements have conditions, or would fill no vector, TVM is asked for loops of their own
+    for those vectors whose elements are all alike.
     """
     (extent,) = extents_of(schedule, [loop])
-    length, apart = divisor(extent, VECTOR), bool(ends)
-    cut = math.gcd(extent, HALF, *ends) if ends else 0
-    if ends:
-        length = cut if cut >= SHORT else math.gcd(extent, HALF)
+    length, apart = divisor(extent, VECTOR), conditional
+    if conditional:
+        length = math.gcd(extent, HALF)
     if length < SHORT and extent >= HALF:
         length, apart = HALF, True
     outer, inner = schedule.split(loop, [None, length])
     schedule.vectorize(inner)
-    if cut >= SHORT:
-        schedule.annotate(inner, ALIKE, 1)
     if apart:
         schedule.annotate(outer, "pragma_loop_partition_hint", 1)
     return outer
@@ -159,25 +150,6 @@ def _is_conditional(body: tirx.Stmt) -> bool:
     found: list[str] = []
     tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: found.append(str(call.op))))
     return any("if_then_else" in each for each in found)
-
-
-def _ends(block: s_tir.SBlock, count: int) -> list[int]:
-    """Places of a loop over so many last axes at which conditions change; [0, 1] for any places."""
-    lasts, ends = [each.var for each in block.iter_vars[-count:]], [0]
-
-    def compared(condition: Any) -> None:
-        if not any(uses(condition, each) for each in lasts):
-            return
-        one, other = condition.a, condition.b
-        if isinstance(condition, tirx.GT | tirx.GE):
-            one, other = other, one
-        is_less = isinstance(condition, tirx.LT | tirx.GT)
-        place, number = (one, other) if is_less else (other, one)
-        is_end = count == 1 and place.same_as(lasts[0]) and isinstance(number, tirx.IntImm)
-        ends.append(int(number) if is_end else 1)
-
-    tvm_ffi.structural_walk(block.body, [(kind, compared) for kind in COMPARISONS])
-    return ends
 
 
 def uses(expression: Any, variable: tirx.Var) -> bool:
