@@ -154,6 +154,11 @@ def _first(x: relax.Var) -> relax.Expr:
     return OP.nn.conv2d(x, _weight(32, 3, 3, 3), strides=2, padding=1)
 
 
+def _first_nhwc(x: relax.Var) -> relax.Expr:
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    return OP.nn.conv2d(x, _weight(3, 3, 3, 32), strides=2, padding=1, **layouts)
+
+
 def _resized(method: str) -> Callable[..., Any]:
     mode = "asymmetric" if method == "nearest_neighbor" else "half_pixel"
     return lambda x: OP.image.resize2d(
@@ -206,12 +211,21 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
             lambda x: OP.nn.max_pool2d(x, (3, 3), 2, 1), [(1, 64, 48, 48)]
         ),
         "average pool 2x2": OneKernel(lambda x: OP.nn.avg_pool2d(x, (2, 2), 2), [(1, 128, 28, 28)]),
+        "max pool 3x3, stride 2, NHWC": OneKernel(
+            lambda x: OP.nn.max_pool2d(x, (3, 3), 2, 1, layout="NHWC"), [(1, 48, 48, 64)]
+        ),
+        "average pool 2x2, NHWC": OneKernel(
+            lambda x: OP.nn.avg_pool2d(x, (2, 2), 2, layout="NHWC"), [(1, 28, 28, 128)]
+        ),
         "global average pool, NCHW": OneKernel(lambda x: OP.mean(x, [2, 3]), [(1, 1280, 7, 7)]),
         "global average pool, NHWC": OneKernel(lambda x: OP.mean(x, [1, 2]), [(1, 7, 7, 1280)]),
         "sum of rows": OneKernel(lambda x: OP.sum(x, [-1]), [(128, 1024)]),
         "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
         **_depthwise_cases(),
         "first convolution 3x3": OneKernel(_first, [(1, 3, 112, 112)], 2 * 32 * 56 * 56 * 27),
+        "first convolution 3x3, NHWC": OneKernel(
+            _first_nhwc, [(1, 112, 112, 3)], 2 * 32 * 56 * 56 * 27
+        ),
         "resize 2x, bilinear": OneKernel(
             _resized("linear"), [(1, 32, 28, 28)], _steps(6, 32, 56, 56)
         ),

@@ -228,13 +228,16 @@ def _slides(
 
 def _lies_along(added: Value, lane: tirx.Var) -> bool:
     """True if vectors are read along an axis, and nothing is gathered."""
-    loads = _loads(added)
-    return any(each.indices[-1].same_as(lane) for each in loads) and not any(
-        uses(index, lane)
-        for each in loads
-        for number, index in enumerate(each.indices)
-        if number + 1 < len(each.indices) or not index.same_as(lane)
-    )
+    along = 0
+    for each in _loads(added):
+        shape = _shape(each.source)
+        last = max((at for at, extent in enumerate(shape) if extent != 1), default=0)
+        for at, index in enumerate(each.indices):
+            if at == last and index.same_as(lane):
+                along += 1
+            elif uses(index, lane):
+                return False
+    return along > 0
 
 
 def _may_be_left_out(combined: Value, padded: _Padded, first: float) -> bool:

@@ -181,10 +181,19 @@ def _random_window(seed):
 )
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_random_windows_have_the_bits_of_tvms_loops(seed, lanes):
-    kernel = _random_window(seed)
+    _assert_equal_bits(_random_window(seed), lanes)
+
+
+def test_weights_may_end_in_one_multiplier():
+    a, w = te.placeholder((1, 9, 9, 24), name="a"), te.placeholder((3, 3, 24, 1), name="w")
+    made = topi.nn.depthwise_conv2d_nhwc(a, w, 1, 1, 1)
+    _assert_equal_bits(te.create_prim_func([a, w, made]), 8)
+
+
+def _assert_equal_bits(kernel, lanes):
     made = sliding(kernel, lanes)
     assert made is not None
-    drawn = np.random.default_rng(seed)
+    drawn = np.random.default_rng(0)
     values = [
         drawn.standard_normal(tuple(map(int, each.ty.shape)), "float32") for each in kernel.params
     ]
