@@ -30,6 +30,7 @@ from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.transforms.fold import fold_constants
 from tvm_ios.relax.transforms.gates import keep_gates_apart
 from tvm_ios.relax.transforms.moves import with_equal_splits, with_fewer_moves, with_whole_ranks
+from tvm_ios.relax.transforms.scales import with_scales_in_weights
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
@@ -158,6 +159,7 @@ def fuse(
                 else []
             ),
             *(_laid_out(image_layout) if image_layout else []),
+            *([with_scales_in_weights] if faster and not quantised else []),
             transform.EliminateCommonSubexpr(),
             legalize_noted,
             fold_constants,
