@@ -47,7 +47,9 @@ def version_facts() -> dict[str, str]:
 def llvm_version(tvm: Any) -> str | None:
     """Version of a TVM's LLVM, the major one where newer TVMs say no more; None without LLVM."""
     told = tvm.support.libinfo().get("LLVM_VERSION")
-    return told or str(tvm.target.codegen.llvm_version_major(allow_none=True) or "") or None
+    told = told or tvm.target.codegen.llvm_version_major(allow_none=True)
+    # A string of TVM would import TVM where a kept result is read.
+    return str(told) if told else None
 
 
 def source_commit() -> str:
