@@ -1,4 +1,4 @@
-"""What calls are given: inputs that errors of bfloat16 are checked on, and who reads the rest."""
+"""Inputs that errors of bfloat16 are checked on, and the reader of models that calls are given."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ __all__ = [
     "operator_calls",
     "rebound_main",
     "replace_variables",
+    "shape_of",
     "static_tensors",
     "variables_in",
 ]
@@ -90,6 +91,12 @@ def static_tensors(type_: Any) -> tuple[GraphTensor, ...] | None:
     if type_.dtype is None or not all(isinstance(each, tvm.tirx.IntImm) for each in extents):
         return None
     return (GraphTensor(tuple(map(int, extents)), str(type_.dtype)),)
+
+
+def shape_of(value: relax.Expr) -> tuple[int, ...] | None:
+    """Shape of one tensor; None of a tuple, and where it is not known."""
+    tensors = static_tensors(value.ty)
+    return tensors[0].shape if tensors and len(tensors) == 1 else None
 
 
 def rebound_main(

@@ -77,7 +77,7 @@ class PreparedModule:
         return str(self.module.script(show_meta=False))
 
     def with_loops(self) -> PreparedModule:
-        """The same module whose kernels have loops: those of records first, then ours."""
+        """Prepared module whose kernels have loops: those of tuning records first, then ours."""
         if self.module is not self.fused:
             return self
         extraction = self.extraction

@@ -69,7 +69,7 @@ _TOGETHER: dict[Peer, type[Together]] = {
     Peer.OPENVINO_REQUESTS: AtOnce,
     Peer.OPENVINO_STREAMS: AtOnce,
 }
-"""How peers run several networks other than one after another."""
+"""Runners of several networks at a time, by peer; others run one network after another."""
 _OF_SEVERAL = frozenset({Peer.ONNXRUNTIME_STOPS, *_TOGETHER})
 """Peers that differ from others on several networks only."""
 _OF_US = frozenset({Peer.OURS, Peer.OURS_JOINT})

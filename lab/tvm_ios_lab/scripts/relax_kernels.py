@@ -150,13 +150,10 @@ def _depthwise_cases() -> dict[str, OneKernel]:
     return cases
 
 
-def _first(x: relax.Var) -> relax.Expr:
-    return OP.nn.conv2d(x, _weight(32, 3, 3, 3), strides=2, padding=1)
-
-
-def _first_nhwc(x: relax.Var) -> relax.Expr:
-    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-    return OP.nn.conv2d(x, _weight(3, 3, 3, 32), strides=2, padding=1, **layouts)
+def _first(data_layout: str, kernel_layout: str) -> Callable[..., Any]:
+    shape = [{"H": 3, "W": 3, "I": 3, "O": 32}[axis] for axis in kernel_layout]
+    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
+    return lambda x: OP.nn.conv2d(x, _weight(*shape), strides=2, padding=1, **layouts)
 
 
 def _resized(method: str) -> Callable[..., Any]:
@@ -222,9 +219,11 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "sum of rows": OneKernel(lambda x: OP.sum(x, [-1]), [(128, 1024)]),
         "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
         **_depthwise_cases(),
-        "first convolution 3x3": OneKernel(_first, [(1, 3, 112, 112)], 2 * 32 * 56 * 56 * 27),
+        "first convolution 3x3": OneKernel(
+            _first("NCHW", "OIHW"), [(1, 3, 112, 112)], 2 * 32 * 56 * 56 * 27
+        ),
         "first convolution 3x3, NHWC": OneKernel(
-            _first_nhwc, [(1, 112, 112, 3)], 2 * 32 * 56 * 56 * 27
+            _first("NHWC", "HWIO"), [(1, 112, 112, 3)], 2 * 32 * 56 * 56 * 27
         ),
         "resize 2x, bilinear": OneKernel(
             _resized("linear"), [(1, 32, 28, 28)], _steps(6, 32, 56, 56)

@@ -61,7 +61,7 @@ class _Steps:
 
     lanes: int
     lane: Value
-    """Which of so many elements is computed."""
+    """Number of the computed element among them."""
     before: list[tirx.Stmt] = field(default_factory=list)
     """Statements that give steps a place, and those that are the same for all elements."""
     steps: list[tirx.Stmt] = field(default_factory=list)

@@ -17,7 +17,7 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.places import place_in
 from tvm_ios.relax.schedules.row_vectors import Row, stored
-from tvm_ios.relax.schedules.tiles import substituted
+from tvm_ios.relax.schedules.tiles import loads_of, substituted
 
 __all__ = ["LANES", "MARK", "with_gathered_vectors"]
 
@@ -72,9 +72,7 @@ def _sums(body: tirx.Stmt) -> list[_Sum]:
     values = values or [each.value for each in stores]
     if len(values) != len(stores) or not all(isinstance(each, COMBINERS) for each in values):
         return []
-    read: list[tvm.ir.TensorLoad] = []
-    for each in values:
-        tvm_ffi.structural_walk(each.b, (tvm.ir.TensorLoad, read.append))
+    read = [load for each in values for load in loads_of(each.b)]
     if any(load.source.same_as(store.buffer) for load in read for store in stores):
         return []
     return [

@@ -1,4 +1,4 @@
-"""What a kernel keeps of a row on the way, kept where its result goes.
+"""Intermediate rows of a kernel, kept where its result goes.
 
 Goes behind the loops, for a marked block. TVM allocates more than a kilobyte with each iteration.
 """
@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_ios.relax.schedules.tiles import substituted
+from tvm_ios.relax.schedules.tiles import loads_of, substituted
 
 __all__ = ["MARK", "with_rows_in_place"]
 
@@ -38,8 +38,7 @@ def with_rows_in_place(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
 
 def _fits(kept: tirx.Buffer, store: tirx.BufferStore) -> bool:
     """True if a store reads an array where it writes another one of the same kind."""
-    loads: list[tvm.ir.TensorLoad] = []
-    tvm_ffi.structural_walk(store.value, (tvm.ir.TensorLoad, loads.append))
+    loads = loads_of(store.value)
     places = [list(load.indices) for load in loads if load.source.same_as(kept)]
     one, other = ([str(each.ty.dtype), *each.ty.shape] for each in (kept, store.buffer))
     return (

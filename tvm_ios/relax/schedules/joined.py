@@ -105,7 +105,7 @@ def _is_begin(condition: Value, along: tirx.Var) -> bool:
 
 
 def _chosen(value: Value, along: tirx.Var, place: int) -> Value:
-    """What a value is at a place, by its conditions."""
+    """Value without its conditions, as they are at a place of the row."""
 
     def chosen(call: Any) -> Value:
         if BRANCH not in str(call.op) or not _is_begin(call.args[0], along):

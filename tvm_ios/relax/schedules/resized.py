@@ -6,7 +6,7 @@ or two vectors are read and shuffled, and the row is written without a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.tiles import PLACES, only_store, substituted, uses
+from tvm_ios.relax.schedules.tiles import PLACES, loads_of, only_store, substituted, uses
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["with_known_places"]
@@ -51,7 +51,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     if found is None or extent > LONGEST or not bits_may_change():
         return plain
     store, _ = found
-    lengths = [int(load.source.ty.shape[-1]) for load in _loads(store.value)]
+    lengths = [int(load.source.ty.shape[-1]) for load in loads_of(store.value)]
     lanes = 1 << min(LANES, extent, *lengths).bit_length() - 1
     # The last vector overlaps the one before, and writes the same once more.
     parts = [
@@ -98,12 +98,6 @@ def _in_vector(
     body = substituted(made, [(variable, lane + begin)])
     written = tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, body)
     return [] if unknown else [*steps, written]
-
-
-def _loads(value: Value) -> Sequence[tvm.ir.TensorLoad]:
-    found: list[tvm.ir.TensorLoad] = []
-    tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, found.append))
-    return found
 
 
 def _number(value: Value, variable: tirx.Var, at: int) -> Any:

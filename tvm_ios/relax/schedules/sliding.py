@@ -19,7 +19,7 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
 from tvm_ios.relax.schedules.sliding_loops import Slide, Sliding, emit
-from tvm_ios.relax.schedules.tiles import substituted, uses
+from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
 
 __all__ = ["sliding"]
 
@@ -97,7 +97,7 @@ def _padded(block: s_tir.SBlock) -> _Padded:
     _require(isinstance(store, tirx.BufferStore) and isinstance(store.value, tvm.ir.Call))
     _require("if_then_else" in str(store.value.op))
     condition, value, around = store.value.args
-    loads = _loads(value)
+    loads = loads_of(value)
     _require(isinstance(around, tirx.FloatImm) and len(loads) == 1)
     source, whole = _shape(loads[0].source), _shape(store.buffer)
     _require(len(source) == len(whole))
@@ -186,7 +186,7 @@ def _sliding(
 
 def _data(added: Value, padded: _Padded | None, column: tirx.Var) -> Any:
     """Load of what a window slides along, which uses the column of the result."""
-    found = [each for each in _loads(added) if any(uses(one, column) for one in each.indices)]
+    found = [each for each in loads_of(added) if any(uses(one, column) for one in each.indices)]
     _require(len(found) == 1)
     _require(padded is None or found[0].source.same_as(padded.buffer))
     return found[0]
@@ -229,7 +229,7 @@ def _slides(
 def _lies_along(added: Value, lane: tirx.Var) -> bool:
     """True if vectors are read along an axis, and nothing is gathered."""
     along = 0
-    for each in _loads(added):
+    for each in loads_of(added):
         shape = _shape(each.source)
         last = max((at for at, extent in enumerate(shape) if extent != 1), default=0)
         for at, index in enumerate(each.indices):
@@ -270,7 +270,7 @@ def _written(
         written = tirx.BufferStore(store.buffer, store.value.a, store.indices)
         return written, tuple(results)
     _require(isinstance(last.body, tirx.BufferStore))
-    loads = [each for each in _loads(last.body.value) if each.source.same_as(store.buffer)]
+    loads = [each for each in loads_of(last.body.value) if each.source.same_as(store.buffer)]
     _require(loads)
     named: dict[tirx.Var, tirx.Var] = {}
     for load in loads:
@@ -283,12 +283,6 @@ def _written(
     variables = [each.var for each in last.iter_vars if int(each.dom.extent) != 1]
     _require(len(variables) == len(set(named.values())) == len(results))
     return last.body, tuple(named[each] for each in results)
-
-
-def _loads(value: Value) -> list[Any]:
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(value, (tvm.ir.TensorLoad, loads.append))
-    return loads
 
 
 def _shape(source: Any) -> tuple[int, ...]:

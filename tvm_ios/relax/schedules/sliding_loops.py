@@ -56,7 +56,7 @@ class Slide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sliding:
-    """What a kernel with one window computes."""
+    """Kernel with one window along rows of an image: its axes, sums, and what it writes."""
 
     results: tuple[tirx.Var, ...]
     """Variables of the result: the last but one counts columns, the last lies in vectors."""
@@ -71,9 +71,9 @@ class Sliding:
     combine: Callable[[Value, Value], Value]
     """Sum or maximum."""
     first: float
-    """What it begins with."""
+    """Number that the sum or maximum begins with."""
     added: Value
-    """What is combined, of the variables of result, window and inputs."""
+    """Term of the sum or maximum, by the variables of result, window and inputs."""
     total: Any
     """Array of the sums, which the statement that writes results reads."""
     write: tirx.BufferStore

@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.sym import Analyzer
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.tiles import substituted, uses
+from tvm_ios.relax.schedules.tiles import only_store, substituted, uses
 
 __all__ = ["with_strided_vectors"]
 
@@ -28,23 +28,20 @@ def with_strided_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
 
 def _changed(loop: tirx.For) -> tirx.Stmt:
     lanes = int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else 0
-    realized = loop.body
     if loop.kind != tirx.ForKind.VECTORIZED or not SHORTEST <= lanes <= LONGEST:
         return loop
-    if not isinstance(realized, tvm.s_tir.SBlockRealize):
+    found = only_store(loop) if isinstance(loop.body, tvm.s_tir.SBlockRealize) else None
+    if found is None:
         return loop
-    store = realized.block.body
-    is_whole = isinstance(realized.predicate, tirx.IntImm) and bool(realized.predicate)
-    if not isinstance(store, tirx.BufferStore) or realized.block.init or not is_whole:
+    store, condition = found
+    if not isinstance(condition, tirx.IntImm) or not bool(condition):
         return loop
-    variables = [each.var for each in realized.block.iter_vars]
-    places = list(zip(variables, realized.iter_values, strict=True))
     steps: list[tirx.Stmt] = []
 
     def gathered(load: tvm.ir.TensorLoad) -> Value:
         if not load.indices or str(load.ty) != "float32":
             return load
-        *first, last = (substituted(each, places) for each in load.indices)
+        *first, last = load.indices
         if not _is_strided(first, last, loop.loop_var, lanes):
             return load
         begin = substituted(last, [(loop.loop_var, tirx.const(0, loop.loop_var.ty.dtype))])
@@ -64,9 +61,7 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     value = tvm_ffi.structural_map(store.value, (tvm.ir.TensorLoad, gathered), order="post")
     if not steps:
         return loop
-    # A block may not use a loop's variable, so none is left.
-    indices = [substituted(each, places) for each in store.indices]
-    body = tirx.BufferStore(store.buffer, substituted(value, places), indices)
+    body = tirx.BufferStore(store.buffer, value, store.indices)
     return tirx.SeqStmt([*steps, tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)])
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "extents_of",
     "in_order",
     "lies_together",
+    "loads_of",
     "only_store",
     "spread",
     "substituted",
@@ -156,6 +157,13 @@ def uses(expression: Any, variable: tirx.Var) -> bool:
     """True if an expression depends on a variable."""
     found = tirx.analysis.undefined_vars(expression, [])
     return any(each.same_as(variable) for each in found)
+
+
+def loads_of(expression: Any) -> list[tvm.ir.TensorLoad]:
+    """Elements of arrays that an expression reads."""
+    loads: list[tvm.ir.TensorLoad] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.TensorLoad, loads.append))
+    return loads
 
 
 def substituted(expression: Any, places: Sequence[tuple[tirx.Var, Any]]) -> Any:

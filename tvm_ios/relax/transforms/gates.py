@@ -12,7 +12,7 @@ import math
 import tvm
 from tvm import relax
 
-from tvm_ios.relax.ir import Constant, is_call_tir, main_of, operator_calls, static_tensors
+from tvm_ios.relax.ir import Constant, is_call_tir, main_of, operator_calls, shape_of
 from tvm_ios.relax.notes import noted_function
 
 __all__ = ["keep_gates_apart"]
@@ -88,5 +88,5 @@ class _Kernels:
 
 def _size(value: relax.Expr) -> int:
     """Elements of a value; 0 where its shape is not known."""
-    tensors = static_tensors(value.ty)
-    return math.prod(tensors[0].shape) if tensors and len(tensors) == 1 else 0
+    shape = shape_of(value)
+    return 0 if shape is None else math.prod(shape)

@@ -18,7 +18,7 @@ from tvm_ios.relax.ir import (
     main_of,
     operator_calls,
     rebound_main,
-    static_tensors,
+    shape_of,
     variables_in,
 )
 
@@ -38,7 +38,7 @@ def with_scales_in_weights(
     if main is None:
         return module
     made: dict[relax.Expr, relax.Call] = {}
-    read = Counter(each for call in operator_calls(main) for each in call.args)
+    read = Counter(each for call in operator_calls(main) for each in variables_in(call))
     read.update(variables_in(main.body.body))
 
     def new(variable: relax.Var, call: relax.Call) -> relax.Expr:
@@ -61,23 +61,18 @@ def _image_and_gate(
 ) -> tuple[relax.Expr, relax.Expr] | None:
     """Image, and gate in the shape of weights, of a product that is worth it; None for others."""
     attrs, weights = convolution.attrs, convolution.args[1]
-    shape = _shape(product)
+    shape = shape_of(product)
     data, kernel = attrs.data_layout, attrs.kernel_layout
     if call_name(product) != "relax.multiply" or attrs.groups != 1 or not shape or shape[0] != 1:
         return None
     if len(data) != len(shape) or len(kernel) != len(shape):
         return None  # blocks of channels
-    if not isinstance(weights, Constant) or SCALING * math.prod(_shape(weights)) > math.prod(shape):
+    if not isinstance(weights, Constant) or SCALING * weights.value.numpy().size > math.prod(shape):
         return None
-    channel = [extent if axis == "C" else 1 for axis, extent in zip(data, shape, strict=True)]
-    gates = [each for each in product.args if _shape(each) == channel and channel != shape]
-    images = [each for each in product.args if _shape(each) == shape]
+    channel = tuple(extent if axis == "C" else 1 for axis, extent in zip(data, shape, strict=True))
+    gates = [each for each in product.args if shape_of(each) == channel != shape]
+    images = [each for each in product.args if shape_of(each) == shape]
     if len(gates) != 1 or len(images) != 1 or isinstance(gates[0], Constant):
         return None
     summed = [shape[data.index("C")] if axis == "I" else 1 for axis in kernel]
     return images[0], relax.op.reshape(gates[0], summed)
-
-
-def _shape(value: relax.Expr) -> list[int]:
-    tensors = static_tensors(value.ty)
-    return list(tensors[0].shape) if tensors and len(tensors) == 1 else []
