@@ -424,6 +424,8 @@ def test_a_race_of_too_few_rounds_proves_nothing() -> None:
         ((28, 31), True, 9, (2 + 2 * 9, 2 + 2 * 9)),  # near each other: timed alike
         ((20, 90), True, 6, (2 + 2 * 6, 2 + 6)),
         ((90, 20), True, 6, (2 + 6, 2 + 2 * 6)),
+        ((90, 20), False, 9, (2 + 6, 2 + 2 * 9)),  # far off in the first six, and in no other
+        ((20, 70), False, 9, (2 + 2 * 9, 2 + 2 * 9)),
     ],
 )
 def test_long_runs_need_no_warm_up_where_a_race_chooses(

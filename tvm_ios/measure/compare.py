@@ -52,8 +52,8 @@ LOST = 1.15
 """Ratio to the fastest from which on a contestant is not timed any more, if it has it in each of
 the first rounds, as many as an interval needs at least."""
 FAR_OFF = 4
-"""Ratio to the fastest from which on even the first contestant is not timed any more; where all
-others have it, the race is over."""
+"""Ratio to the fastest from which on no contestant is timed any more, if it has it in each of the
+first rounds; where all others have it, a race that may end early is over."""
 
 TRIES = 3
 """Most samples of a contestant in a round, while each of them is disturbed. After that the round is
@@ -95,13 +95,14 @@ class CompareOptions:
     """
 
     warmup: int = 1
-    """Runs before each sample that do not count: they refill caches the others evicted. A race that
-    may end early leaves them out where every contestant's run takes 30 ms or more, and for a
-    contestant whose run does and takes four times as long as the fastest."""
+    """Runs before each sample that do not count: they refill caches the others evicted. They are
+    left out for a contestant whose run takes 30 ms or more and four times as long as the fastest,
+    and by a race that may end early where every contestant's run takes 30 ms or more."""
     number: int = 1
     """Fewest runs in a sample."""
     rounds: int = 25
-    """Number of rounds that count, each with one sample of every contestant."""
+    """Number of rounds that count, each with one sample of every contestant. One that is four times
+    as slow as the fastest in each of the first six is in no other."""
     longest_s: float = 5.0
     """Seconds after which a race that may end early takes no more rounds, once it has ten (or six
     where a round alone takes that long). Races of builds may take four times as long, if the time
@@ -149,7 +150,8 @@ def compare(
     until_decided
         True ends the race once the fastest contestant is known, leaves out the warm-up of long
         runs, and stops timing contestants that have lost beyond doubt. The first one is timed on,
-        unless it is far off, since reports give times of the others as ratios over it.
+        unless it is far off, since reports give times of the others as ratios over it. False stops
+        timing those that are far off.
     budget
         Time budget of the call. A race ends before the first round that would not end in time, with
         one round at least. It may be a second late for as many as an interval needs, since fewer
@@ -185,12 +187,11 @@ def compare(
     if others and not budget.allows(needed_s):
         raise RaceTooLongError(needed_s, budget.spare_s)
     run_ns += [_first_look_ns(cell, options) for cell in others]
-    warmups = [options.warmup] * len(cells)
-    if until_decided:
-        warmups = [0 if _is_warm(ns, min(run_ns)) else options.warmup for ns in run_ns]
-    rivals = partial(_rivals, names, options.confidence) if until_decided else None
+    needs_none = _is_warm if until_decided else _is_far_off_and_warm
+    warmups = [0 if needs_none(ns, min(run_ns)) else options.warmup for ns in run_ns]
+    rivals = partial(_rivals if until_decided else _near, names, options.confidence)
     rounds, counted = _take_rounds(
-        cells, warmups, options, watch, budget, clock_ns, rivals, earlier
+        cells, warmups, options, watch, budget, clock_ns, rivals, earlier, until_decided
     )
     found = Comparison(
         names=names,
@@ -216,18 +217,41 @@ def _first_look_ns(cell: Cell, options: CompareOptions) -> float:
 
 def _is_warm(run_ns: float, shortest_ns: float) -> bool:
     """True if a contestant needs no warm-up beside one whose run is the shortest."""
-    if shortest_ns >= LONG_RUN_NS:
-        return True
+    return shortest_ns >= LONG_RUN_NS or _is_far_off_and_warm(run_ns, shortest_ns)
+
+
+def _is_far_off_and_warm(run_ns: float, shortest_ns: float) -> bool:
+    """True if a contestant is far off and needs no warm-up beside one whose run is the shortest."""
     return run_ns >= max(LONG_RUN_NS, FAR_OFF * shortest_ns)
+
+
+def _so_far(
+    names: tuple[str, ...], confidence: float, rounds: Sequence[CompareRound]
+) -> Comparison:
+    """Race until now, with the confidence of early looks."""
+    # As many have to be fast as at the end, not as many as the early confidence needs.
+    used = used_rounds(rounds, confidence)
+    return Comparison(names=names, rounds=used, confidence=EARLY_CONFIDENCE, notes=())
+
+
+def _near(
+    names: tuple[str, ...], confidence: float, rounds: Sequence[CompareRound]
+) -> frozenset[int]:
+    """Places of the contestants to time further where all are timed but those far off."""
+    so_far = _so_far(names, confidence, rounds)
+    best = so_far.fastest()
+    return frozenset(
+        place
+        for place, name in enumerate(names)
+        if name in so_far.rivals and min(so_far.ratios(best, over=name)) <= FAR_OFF
+    )
 
 
 def _rivals(
     names: tuple[str, ...], confidence: float, rounds: Sequence[CompareRound]
 ) -> frozenset[int]:
     """Places of the contestants to time further; none when the race is decided."""
-    # As many have to be fast as at the end, not as many as the early confidence needs.
-    used = used_rounds(rounds, confidence)
-    so_far = Comparison(names=names, rounds=used, confidence=EARLY_CONFIDENCE, notes=())
+    so_far = _so_far(names, confidence, rounds)
     best = so_far.fastest()
     # Rounds taken when patience had run out are counted, and out of use once enough are fast.
     looked = len(so_far.used_rounds)
@@ -269,8 +293,9 @@ def _take_rounds(
     watch: ModeWatch,
     budget: TimeBudget,
     clock_ns: Callable[[], int],
-    rivals: Callable[[Sequence[CompareRound]], frozenset[int]] | None,
+    rivals: Callable[[Sequence[CompareRound]], frozenset[int]],
     earlier: Sequence[CompareRound],
+    until_decided: bool,
 ) -> tuple[list[CompareRound], int]:
     """Rounds of the race, and how many of them counted when they were taken."""
     rounds = list(earlier)
@@ -306,9 +331,9 @@ def _take_rounds(
                 cell.number = max(cell.least_number, math.ceil(cell.number / 2))
         counts = not (slow and patient)
         counted += counts
-        if counts and rivals is not None:
-            if counted in looks:
-                timed = rivals(rounds)
+        if counts and counted in looks:
+            timed = rivals(rounds)
+        if counts and until_decided:
             # The longer a run, the more of what disturbs it is in every sample alike.
             is_long = sum(ns for ns in run_ns if ns is not None) >= longest_ns
             enough = max(least, 0 if is_long else EARLY_LOOKS[0])
