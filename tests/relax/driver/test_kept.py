@@ -14,6 +14,7 @@ from tests.relax.driver.test_tune import OWN_KERNELS, ran
 from tests.relax.networks import TARGET, Network
 from tvm_ios.driver.build_options import DatabaseOptions
 from tvm_ios.driver.kept.store import KeptResults
+from tvm_ios.driver.races.beside_stock import tune_beside_stock
 from tvm_ios.relax.model_digest import valued_model_digest
 
 
@@ -57,6 +58,13 @@ def test_a_second_call_gives_the_same_model(tmp_path):
     with tvm_ios.load(tmp_path / "second.so") as loaded:
         loaded.run(x=value)
         np.testing.assert_array_equal(loaded.get_output(0).numpy(), expected)
+
+
+def test_a_call_for_a_report_is_kept_with_its_race_of_stock_tvm():
+    given = {"lanes": 1, "options": OWN_KERNELS}
+    first, second = (tune_beside_stock(network(), None, TARGET, **given) for _ in range(2))
+    assert (first.was_loaded, second.was_loaded) == (False, True)
+    assert second.report().evidence.stock == first.report().evidence.stock is not None
 
 
 @pytest.mark.slow(1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.driver.kept.kept_call import KeptCall
 from tvm_ios.driver.kept.tune_call import budget_of_call
 from tvm_ios.driver.races.stock_contestants import race_with_stock, stock_kernels
 from tvm_ios.driver.tune import TuneCall, TuneRace, tune_race
@@ -16,7 +17,6 @@ from tvm_ios.measure.comparison import Comparison
 from tvm_ios.profile.race import race_s
 from tvm_ios.report.tune_report import Contestant
 from tvm_ios.runtime.base.device import is_gpu_target
-from tvm_ios.runtime.base.tvm_names import IS_FFI
 from tvm_ios.support.progress import Progress
 
 __all__ = ["tune_beside_stock"]
@@ -34,10 +34,6 @@ def tune_beside_stock(
     """
     budget = budget_of_call(time_budget)
     call = TuneCall(mod=mod, params=params, target=target, time_budget=budget, **given)
-    if IS_FFI:  # whose results are not kept
-        return _raced_beside_stock(call)[0]
-    from tvm_ios.driver.kept.kept_call import KeptCall  # noqa: PLC0415 - imports Relay
-
     kept = KeptCall.of(call, beside_stock=True)
     if (known := kept.find()) is not None:
         return known
