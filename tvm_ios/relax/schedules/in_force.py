@@ -22,13 +22,13 @@ from tvm_ios.relax.schedules.resized import with_known_places
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.sliding import sliding
 from tvm_ios.relax.schedules.strided import with_strided_vectors
-from tvm_ios.relax.schedules.turned import in_tiles, turned
+from tvm_ios.relax.schedules.turned import turned
 from tvm_ios.relax.schedules.window import window
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]
 
-RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (turned, injective, window, rows)
+RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window, rows)
 """Rules in the order they are tried; each says whether it has scheduled a kernel."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute by which TVM, too, knows kernels that have their loops."""
@@ -51,7 +51,8 @@ def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRM
 def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
     """A kernel with loops of ours; None where no rule has any."""
     lanes = _vector_lanes(target)
-    made = sliding(function, lanes) or joined(function, lanes) or _by_rules(function, lanes)
+    own = (sliding, joined, turned, _by_rules)
+    made = next((made for rule in own if (made := rule(function, lanes)) is not None), None)
     if made is None:
         return None
     made = with_arithmetic(made) if bits_may_change() else made
@@ -64,7 +65,7 @@ def _by_rules(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | No
         try:
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
-                made = with_strided_vectors(in_tiles(with_rows_in_place(made)))
+                made = with_strided_vectors(with_rows_in_place(made))
                 return with_gathered_vectors(with_known_places(made))
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels

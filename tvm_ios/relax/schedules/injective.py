@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tvm
 from tvm import s_tir
 from tvm.s_tir.dlight import normalize_prim_func
 
 from tvm_ios.relax.schedules.tiles import spread
 
-__all__ = ["injective"]
+__all__ = ["injective", "inlined"]
 
 
 def injective(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - LLVM cuts vectors
@@ -33,3 +34,18 @@ def injective(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - L
     for block in outputs:
         spread(schedule, block)
     return True
+
+
+def inlined(function: tvm.tirx.PrimFunc) -> s_tir.SBlock | None:
+    """Only block of a kernel with one result, once the others are inlined; None for others."""
+    schedule = s_tir.Schedule(function)
+    blocks = normalize_prim_func(schedule) or []
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    if not blocks or len(outputs) != 1 or not all(each.is_injective() for each in blocks):
+        return None
+    try:
+        for each in blocks[:-1]:
+            schedule.compute_inline(each.block_rv)
+    except s_tir.ScheduleError:
+        return None
+    return schedule.get(blocks[-1].block_rv)

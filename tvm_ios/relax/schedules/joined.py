@@ -12,9 +12,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight import normalize_prim_func
 from tvm.tirx import Expr as Value
 
+from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
     Vectors,
@@ -31,17 +31,9 @@ BRANCH = "if_then_else"
 
 def joined(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
     """Kernel that joins rows, with loops for vectors of so many elements; None for others."""
-    schedule = s_tir.Schedule(function)
-    blocks = normalize_prim_func(schedule) or []
-    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
-    if not blocks or len(outputs) != 1 or not all(each.is_injective() for each in blocks):
+    block = inlined(function)
+    if block is None:
         return None
-    try:
-        for each in blocks[:-1]:
-            schedule.compute_inline(each.block_rv)
-    except s_tir.ScheduleError:
-        return None
-    block = schedule.get(blocks[-1].block_rv)
     extents = {each.var: int(each.dom.extent) for each in block.iter_vars}
     variables = [each for each in extents if extents[each] != 1]
     if len(variables) < 2 or not isinstance(block.body, tirx.BufferStore):

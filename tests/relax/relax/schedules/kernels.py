@@ -13,7 +13,7 @@ from tests.relax.networks import TARGET
 from tvm_ios.relax.schedules.in_force import scheduled
 from tvm_ios.relax.target import resolve_target
 
-__all__ = ["computed", "element_wise"]
+__all__ = ["computed", "element_wise", "ran"]
 
 
 def element_wise(function: Callable[[Any], Any], count: int) -> tvm.tirx.PrimFunc:
@@ -24,12 +24,15 @@ def element_wise(function: Callable[[Any], Any], count: int) -> tvm.tirx.PrimFun
 
 def computed(kernel: tvm.tirx.PrimFunc, *values: np.ndarray, like: np.ndarray) -> np.ndarray:
     """Result of a kernel with loops of ours, an array like another one."""
-    target = resolve_target(TARGET)
-    made = scheduled(kernel, target)
+    made = scheduled(kernel, resolve_target(TARGET))
     assert made is not None
-    library = tvm.tirx.build(
-        tvm.IRModule({"main": made.with_attr("global_symbol", "main")}), target=target
-    )
+    return ran(made, *values, like=like)
+
+
+def ran(made: tvm.tirx.PrimFunc, *values: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Result of a kernel that has its loops, an array like another one."""
+    module = tvm.IRModule({"main": made.with_attr("global_symbol", "main")})
+    library = tvm.tirx.build(module, target=resolve_target(TARGET))
     result = tvm.runtime.tensor(np.zeros_like(like))
     library["main"](*map(tvm.runtime.tensor, values), result)
     return result.numpy()
