@@ -18,8 +18,9 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.sliding_loops import Slide, Sliding, emit
+from tvm_ios.relax.schedules.sliding_loops import emit
 from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
+from tvm_ios.relax.schedules.window_sums import Slide, Sliding
 
 __all__ = ["sliding"]
 
