@@ -88,7 +88,7 @@ class _Emitter:
             self._tiles(places, each, part, chunks)
             for each in tiles_along(self._slide.axis, self.most_sums)
         ]
-        is_large = math.prod(sliding.extents) * self._taps() >= LEAST_PARALLEL and tasks > 1
+        is_large = math.prod(sliding.extents) * sliding.taps >= LEAST_PARALLEL and tasks > 1
         kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
         body = tirx.For(row, 0, count, tirx.ForKind.SERIAL, in_order(tiles))
         return tirx.For(task, 0, tasks, kind, body)
@@ -114,10 +114,6 @@ class _Emitter:
     @property
     def _sums(self) -> WindowSums:
         return WindowSums(self.sliding)
-
-    def _taps(self) -> int:
-        kernels = [each.axis.kernel for each in self.sliding.slides.values()]
-        return math.prod((*kernels, *self.sliding.inputs.values()))
 
     def _tiles(self, places: Places, tile: Tile, part: Value, chunks: int) -> tirx.Stmt:
         number = self._sums.variable("tile")
@@ -178,7 +174,9 @@ class _Emitter:
     ) -> tirx.Stmt:
         """Additions of one row of the window: of each column of data to all that it belongs to."""
         *_, column, lane = self.sliding.results
-        added = substituted(self.sliding.added, places)
+        sliding = self.sliding
+        whole = substituted(sliding.added, [(sliding.element, sliding.data)])
+        added = substituted(whole, places)
         (variable, count), *_ = (*self.sliding.inputs.items(), (None, 1))
         steps = []
         for _, pairs in tile.reads(self._slide.axis):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,10 @@ class Slide:
 class Sliding:
     """Kernel with one window along rows of an image: its axes, sums, and what it writes."""
 
+    along_rows: bool
+    """True if vectors lie along rows, False if all elements of one are of the same column."""
     results: tuple[tirx.Var, ...]
-    """Variables of the result: the last but one counts columns, the last lies in vectors."""
+    """Variables of the result: the last lies in vectors; it or the one before counts columns."""
     extents: tuple[int, ...]
     """Extents of these."""
     row: tirx.Var | None
@@ -48,13 +51,25 @@ class Sliding:
     first: float
     """Number that the sum or maximum begins with."""
     added: Value
-    """Term of the sum or maximum, by the variables of result, window and inputs."""
+    """Term of the sum or maximum, by the element and the variables of result, window and inputs."""
+    element: tirx.Var
+    """Element of the data, as the term has it."""
+    data: Value
+    """What this element is."""
+    around: float
+    """What elements beyond the data are."""
     total: Any
     """Array of the sums, which the statement that writes results reads."""
     write: tirx.BufferStore
     """Statement that writes an element of the result."""
     named: tuple[tirx.Var, ...]
     """Names of the variables of the result in that statement."""
+
+    @property
+    def taps(self) -> int:
+        """Terms of a sum."""
+        kernels = [each.axis.kernel for each in self.slides.values()]
+        return math.prod((*kernels, *self.inputs.values()))
 
 
 @dataclass(frozen=True, slots=True)
