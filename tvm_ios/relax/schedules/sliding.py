@@ -1,7 +1,8 @@
-"""Windows that slide along rows of an image: depthwise convolutions, pools, first convolutions.
+"""Windows that slide along rows of an image: convolutions and pools.
 
-Tried before other loops, for images in NHWC or in blocks of channels. Here kernels are recognised;
-:mod:`tvm_ios.relax.schedules.sliding_loops` has the loops.
+Tried before other loops. Here kernels are recognised. :mod:`tvm_ios.relax.schedules.sliding_loops`
+has the loops for images in NHWC or in blocks of channels: depthwise and first convolutions, pools.
+:mod:`tvm_ios.relax.schedules.sliding_rows` has those for images in NCHW.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.sliding_loops import Slide, Sliding, emit
+from tvm_ios.relax.schedules.sliding_loops import emit
+from tvm_ios.relax.schedules.sliding_rows import emit_rows
 from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
+from tvm_ios.relax.schedules.window_sums import Slide, Sliding
 
 __all__ = ["sliding"]
 
-MOST_TAPS, MOST_INPUTS = 11, 4
-"""Columns of a kernel, and channels that are summed up, of which each is code of its own."""
+MOST_TAPS, MOST_INPUTS, MOST_STRIDE = 11, 4, 2
+"""Columns of a kernel, and channels that are summed up, of which each is code of its own; and the
+distance of elements that are shuffled from whole vectors of a row."""
 
 
 def sliding(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
@@ -33,7 +37,8 @@ def sliding(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None
     None for kernels that compute something else.
     """
     try:
-        body = emit(_found(s_tir.Schedule(function)), lanes)
+        found = _found(s_tir.Schedule(function))
+        body = emit_rows(found, lanes) if found.along_rows else emit(found, lanes)
     except (_OtherKernelError, s_tir.ScheduleError):
         return None
     if body is None:
@@ -148,28 +153,35 @@ def _sliding(
     _require(len(variables) == len(kinds))
     pairs = list(zip(variables, kinds, strict=True))
     results, taps = ([each for each, kind in pairs if kind == which] for which in "SR")
-    *rows, column, lane = results
+    along_rows = not _is_read_along(added, results[-1])
+    column = results[-1] if along_rows else results[-2]
     data = _data(added, padded, column)
     slides = _slides(data, padded, results, taps, extents)
     _require(column in slides and slides[column].axis.kernel <= MOST_TAPS)
     sliding_rows = [
         each
-        for each in rows
+        for each in results[: results.index(column)]
         if each in slides and (slides[each].tap is not None or slides[each].axis.has_border)
     ]
     _require(len(sliding_rows) <= 1)
     used = [slides[each].tap for each in (*sliding_rows, column) if slides[each].tap is not None]
     inputs = [each for each in taps if each not in used]
     # Each element is summed in TVM's order.
-    _require(used and [*used, *inputs] == taps)
-    _require(len(inputs) <= 1 and all(extents[each] <= MOST_INPUTS for each in inputs))
-    _require(_lies_along(added, lane))
+    _require(taps == ([*inputs, *used] if along_rows else [*used, *inputs]))
+    _require(len(inputs) <= 1)
+    if along_rows:
+        others = [each for each in results if each not in slides]
+        _require(len(others) <= 1 and _is_last(data, column))
+        _require(slides[column].axis.stride <= MOST_STRIDE)
+    else:
+        _require(used and all(extents[each] <= MOST_INPUTS for each in inputs))
+        _require(_lies_along(added, results[-1]))
     first = float(total.init.value.value)
-    if padded is not None:
-        _require(_may_be_left_out(store.value, padded, first))
-        added = _without_padding(added, padded)
+    _require(padded is None or _may_be_left_out(store.value, padded, first))
+    element = tirx.Var("element", "float32")
     write, named = _written(store, results, last)
     return Sliding(
+        along_rows=along_rows,
         results=tuple(results),
         extents=tuple(extents[each] for each in results),
         row=sliding_rows[0] if sliding_rows else None,
@@ -177,11 +189,26 @@ def _sliding(
         inputs={each: extents[each] for each in inputs},
         combine=type(store.value),
         first=first,
-        added=added,
+        added=_with(added, data, element),
+        element=element,
+        data=data if padded is None else _within(data, padded),
+        around=first if padded is None else padded.around,
         total=store.buffer,
         write=write,
         named=named,
     )
+
+
+def _is_read_along(added: Value, variable: tirx.Var) -> bool:
+    """True if a variable itself is a place in an array."""
+    return any(index.same_as(variable) for each in loads_of(added) for index in each.indices)
+
+
+def _is_last(data: Any, column: tirx.Var) -> bool:
+    """True if columns lie side by side in memory."""
+    shape = _shape(data.source)
+    last = max(at for at, extent in enumerate(shape) if extent != 1)
+    return uses(data.indices[last], column)
 
 
 def _data(added: Value, padded: _Padded | None, column: tirx.Var) -> Any:
@@ -252,14 +279,19 @@ def _may_be_left_out(combined: Value, padded: _Padded, first: float) -> bool:
     )
 
 
-def _without_padding(value: Value, padded: _Padded) -> Value:
+def _with(value: Value, data: Any, element: tirx.Var) -> Value:
+    """Expression with a variable in the place of a load."""
+
     def read(load: Any) -> Value:
-        if not load.source.same_as(padded.buffer):
-            return load
-        places = [each for each in load.indices if not isinstance(each, tirx.IntImm)]
-        return substituted(padded.value, list(zip(padded.variables, places, strict=True)))
+        return element if load.same_as(data) else load
 
     return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, read), order="post")
+
+
+def _within(data: Any, padded: _Padded) -> Value:
+    """Element of the array within a padded one that a load of the latter reads."""
+    places = [each for each in data.indices if not isinstance(each, tirx.IntImm)]
+    return substituted(padded.value, list(zip(padded.variables, places, strict=True)))
 
 
 def _written(

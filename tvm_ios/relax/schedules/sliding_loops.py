@@ -10,16 +10,14 @@ sums. Every element is summed in the order in which TVM sums it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.core.window_tiles import Axis, Tile, tiles_along
+from tvm_ios.core.window_tiles import Tile, tiles_along
 from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
@@ -30,8 +28,15 @@ from tvm_ios.relax.schedules.tiles import (
     unfused,
     vectors_of,
 )
+from tvm_ios.relax.schedules.window_sums import (
+    Places,
+    Slide,
+    Sliding,
+    WindowSums,
+    lanes_in_registers,
+)
 
-__all__ = ["Slide", "Sliding", "emit"]
+__all__ = ["emit"]
 
 MOST_SUMS = {16: 14}
 """Results of a tile, by the elements of a vector register; 8 for shorter ones."""
@@ -40,46 +45,6 @@ NEAR_BYTES = 1 << 14
 from the nearest cache."""
 BAND = 8
 """Most rows that one task computes, whose data stay in the nearest cache."""
-
-Places = Sequence[tuple[tirx.Var, Value]]
-"""Variables, and what stands for them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slide:
-    """Axis along which a window slides."""
-
-    axis: Axis
-    tap: tirx.Var | None
-    """Variable of the window along it; None where it has one element there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sliding:
-    """Kernel with one window along rows of an image: its axes, sums, and what it writes."""
-
-    results: tuple[tirx.Var, ...]
-    """Variables of the result: the last but one counts columns, the last lies in vectors."""
-    extents: tuple[int, ...]
-    """Extents of these."""
-    row: tirx.Var | None
-    """Variable of the result that counts rows along which a window slides or data are padded."""
-    slides: Mapping[tirx.Var, Slide]
-    """Axes of the data by variables of the result."""
-    inputs: Mapping[tirx.Var, int]
-    """Variable over channels of the data that are summed up, if any, and its extent."""
-    combine: Callable[[Value, Value], Value]
-    """Sum or maximum."""
-    first: float
-    """Number that the sum or maximum begins with."""
-    added: Value
-    """Term of the sum or maximum, by the variables of result, window and inputs."""
-    total: Any
-    """Array of the sums, which the statement that writes results reads."""
-    write: tirx.BufferStore
-    """Statement that writes an element of the result."""
-    named: tuple[tirx.Var, ...]
-    """Names of the variables of the result in that statement."""
 
 
 def emit(sliding: Sliding, lanes: int) -> tirx.Stmt | None:
@@ -102,7 +67,7 @@ class _Emitter:
         rows, extents = sliding.results[:-2], list(sliding.extents[:-2])
         chunks = self._chunks()
         parts = self.vectors[0].count // chunks
-        task, row = self._variable("task"), self._variable("row")
+        task, row = self._sums.variable("task"), self._sums.variable("row")
         if sliding.row is None:
             *indices, part = unfused(task, (*extents, parts))
             tasks, count = math.prod(extents) * parts, 1
@@ -115,7 +80,7 @@ class _Emitter:
             part = numbers.pop(at + 1)
             count = height
             if extents[at] % height:
-                count = tirx.min(self._number(height), extents[at] - numbers[at] * height)
+                count = tirx.min(self._sums.number(height), extents[at] - numbers[at] * height)
             indices = [*numbers[:at], numbers[at] * height + row, *numbers[at + 1 :]]
             tasks = math.prod(extents) // extents[at] * bands * parts
         places = list(zip(rows, indices, strict=True))
@@ -123,7 +88,7 @@ class _Emitter:
             self._tiles(places, each, part, chunks)
             for each in tiles_along(self._slide.axis, self.most_sums)
         ]
-        is_large = math.prod(sliding.extents) * self._taps() >= LEAST_PARALLEL and tasks > 1
+        is_large = math.prod(sliding.extents) * sliding.taps >= LEAST_PARALLEL and tasks > 1
         kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
         body = tirx.For(row, 0, count, tirx.ForKind.SERIAL, in_order(tiles))
         return tirx.For(task, 0, tasks, kind, body)
@@ -146,16 +111,16 @@ class _Emitter:
     def _slide(self) -> Slide:
         return self.sliding.slides[self.sliding.results[-2]]
 
-    def _taps(self) -> int:
-        kernels = [each.axis.kernel for each in self.sliding.slides.values()]
-        return math.prod((*kernels, *self.sliding.inputs.values()))
+    @property
+    def _sums(self) -> WindowSums:
+        return WindowSums(self.sliding)
 
     def _tiles(self, places: Places, tile: Tile, part: Value, chunks: int) -> tirx.Stmt:
-        number = self._variable("tile")
+        number = self._sums.variable("tile")
         begin = number * tile.width + tile.begin
         steps = []
         for vectors in self.vectors:
-            chunk, count = self._variable("chunk"), min(chunks, vectors.count)
+            chunk, count = self._sums.variable("chunk"), min(chunks, vectors.count)
             channel = (part * chunks + chunk) * vectors.lanes + vectors.begin
             body = self._tile(places, tile, begin, channel, vectors.lanes)
             steps.append(tirx.For(chunk, 0, count, tirx.ForKind.SERIAL, body))
@@ -170,12 +135,10 @@ class _Emitter:
         lanes: int,
     ) -> tirx.Stmt:
         """Sums of one tile, and what is made of them."""
-        sums = [_buffer(lanes, f"sum{number}") for number in range(tile.width)]
-        first = tirx.const(self.sliding.first, "float32")
+        sums = [lanes_in_registers(lanes, f"sum{number}") for number in range(tile.width)]
         return in_order(
             [
-                *map(tirx.AllocBuffer, sums),
-                *(self._stored(each, 0, lanes, lambda _: first) for each in sums),
+                *self._sums.started(sums),
                 self._window_rows(places, tile, begin, channel, sums),
                 *self._written(places, begin, channel, sums),
             ]
@@ -195,21 +158,11 @@ class _Emitter:
             return self._additions(places, tile, begin, channel, sums)
         slide = self.sliding.slides[row]
         place = next(each for variable, each in places if variable.same_as(row))
-        first, behind = self._taps_inside(slide.axis, place)
-        number = self._variable("tap")
+        first, behind = self._sums.taps_inside(slide.axis, place)
+        number = self._sums.variable("tap")
         here = [] if slide.tap is None else [(slide.tap, first + number)]
         body = self._additions([*places, *here], tile, begin, channel, sums)
         return tirx.For(number, 0, behind - first, tirx.ForKind.SERIAL, body)
-
-    def _taps_inside(self, axis: Axis, result: Value) -> tuple[Value, Value]:
-        """First tap that reads data for an element of the result, and the one behind the last."""
-        first, behind = self._number(0), self._number(axis.kernel)
-        if axis.has_border:
-            begin = result * axis.stride - axis.before
-            first = tirx.max(first, tirx.floordiv(axis.dilation - 1 - begin, axis.dilation))
-            end = tirx.floordiv(axis.extent - begin + axis.dilation - 1, axis.dilation)
-            behind = tirx.max(first, tirx.min(behind, end))
-        return first, behind
 
     def _additions(
         self,
@@ -221,7 +174,9 @@ class _Emitter:
     ) -> tirx.Stmt:
         """Additions of one row of the window: of each column of data to all that it belongs to."""
         *_, column, lane = self.sliding.results
-        added = substituted(self.sliding.added, places)
+        sliding = self.sliding
+        whole = substituted(sliding.added, [(sliding.element, sliding.data)])
+        added = substituted(whole, places)
         (variable, count), *_ = (*self.sliding.inputs.items(), (None, 1))
         steps = []
         for _, pairs in tile.reads(self._slide.axis):
@@ -229,18 +184,15 @@ class _Emitter:
                 for at, tap in pairs:
                     here = [(column, begin + at)]
                     if self._slide.tap is not None:
-                        here.append((self._slide.tap, self._number(tap)))
+                        here.append((self._slide.tap, self._sums.number(tap)))
                     if variable is not None:
-                        here.append((variable, self._number(number)))
+                        here.append((variable, self._sums.number(number)))
                     value = substituted(added, here)
                     steps.append(self._add(sums[at], value, lane, channel))
         return in_order(steps) if steps else tirx.Evaluate(0)
 
     def _add(self, total: Any, value: Value, lane: tirx.Var, channel: Value) -> tirx.Stmt:
-        def combined(at: tirx.Var) -> Value:
-            return self.sliding.combine(total[at], substituted(value, [(lane, channel + at)]))
-
-        return self._stored(total, 0, int(total.shape[0]), combined)
+        return self._sums.added(total, lambda at: substituted(value, [(lane, channel + at)]))
 
     def _written(
         self,
@@ -252,58 +204,28 @@ class _Emitter:
         """Statements that make results of sums."""
         lanes = int(sums[0].shape[0])
 
+        rows = [place for _, place in places]
+
         def written(total: Any, first: Value | int, number: Value | int) -> tirx.Stmt:
-            rows = [place for _, place in places]
-
-            def one(lane: tirx.Var) -> tirx.Stmt:
-                here = [*rows, begin + number, channel + lane]
-                named = list(zip(self.sliding.named, here, strict=True))
-                write = self.sliding.write
-
-                def read(load: Any) -> Value:
-                    mine = load.source.same_as(self.sliding.total)
-                    return total[lane + first] if mine else load
-
-                value = tvm_ffi.structural_map(write.value, (tvm.ir.TensorLoad, read), order="post")
-                return tirx.BufferStore(
-                    write.buffer,
-                    substituted(value, named),
-                    [substituted(each, named) for each in write.indices],
-                )
-
-            return self._vector(lanes, one)
+            return self._sums.written(
+                total, first, lanes, lambda lane: [*rows, begin + number, channel + lane]
+            )
 
         if not calls_dear(self.sliding.write.value):
             return [written(each, 0, number) for number, each in enumerate(sums)]
         # Sums themselves would leave their registers, if a loop chose among them.
-        kept = _buffer(len(sums) * lanes, "kept")
-        number = self._variable("number")
+        kept = lanes_in_registers(len(sums) * lanes, "kept")
+        number = self._sums.variable("number")
         return [
             tirx.AllocBuffer(kept),
             *(
-                self._stored(kept, n * lanes, lanes, total.__getitem__)
+                self._sums.stored(kept, n * lanes, lanes, total.__getitem__)
                 for n, total in enumerate(sums)
             ),
             tirx.For(
                 number, 0, len(sums), tirx.ForKind.SERIAL, written(kept, number * lanes, number)
             ),
         ]
-
-    def _stored(
-        self, buffer: Any, first: int, lanes: int, value: Callable[[tirx.Var], Value]
-    ) -> tirx.Stmt:
-        """Statement that stores a vector of values in a buffer."""
-        return self._vector(lanes, lambda at: tirx.BufferStore(buffer, value(at), [at + first]))
-
-    def _vector(self, lanes: int, make: Callable[[tirx.Var], tirx.Stmt]) -> tirx.Stmt:
-        lane = self._variable("lane")
-        return tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, make(lane))
-
-    def _variable(self, name: str) -> tirx.Var:
-        return tirx.Var(name, self.sliding.results[-1].ty.dtype)
-
-    def _number(self, number: int) -> Value:
-        return tirx.const(number, self.sliding.results[-1].ty.dtype)
 
 
 def _height(rows: int) -> int:
@@ -312,7 +234,3 @@ def _height(rows: int) -> int:
     if BAND // 2 <= height < rows:
         return height
     return -(-rows // max(2, -(-rows // BAND)))
-
-
-def _buffer(elements: int, name: str) -> Any:
-    return tirx.decl_buffer((elements,), "float32", name, layout=None)
