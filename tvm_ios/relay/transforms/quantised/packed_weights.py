@@ -15,8 +15,15 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.precision.block_weights import (
+    LEAST_BLOCK,
+    block_weights_of,
+    in_blocks,
+    may_be_steps,
+)
 from tvm_ios.core.precision.low_precision import FLOAT32
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import WHOLE, StoredType
+from tvm_ios.kernels.packed_products import Packing, tile_for
 from tvm_ios.relay.constants import constant, equal_constants, values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
@@ -27,7 +34,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.extract import Extraction
-from tvm_ios.relay.functions.packed_product import Packing, packed_dense
+from tvm_ios.relay.functions.packed_product import packed_dense
 from tvm_ios.relay.functions.primitive import type_elements
 from tvm_ios.relay.functions.stored_types import (
     StoredFunction,
@@ -35,14 +42,7 @@ from tvm_ios.relay.functions.stored_types import (
     typed,
     with_stored_types,
 )
-from tvm_ios.relay.packed_products import packed_product, tile_for
-from tvm_ios.relay.transforms.quantised.block_weights import (
-    LEAST_BLOCK,
-    block_weights_of,
-    in_blocks,
-    may_be_steps,
-)
-from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
+from tvm_ios.relay.packed_products import packed_product
 
 __all__ = ["may_read_bytes", "with_packed_weights"]
 

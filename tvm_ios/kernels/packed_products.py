@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import tvm
 from tvm import tir
+from tvm.target.codegen import target_has_features
 
-from tvm_ios.relay.functions.packed_product import Packing
-from tvm_ios.relay.grouped.loads import Elements, ramp
-from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
+from tvm_ios.kernels.elements import Elements, ramp
+from tvm_ios.kernels.loops import allocated, loop, sequence, vector
 
-__all__ = ["Product", "Tile"]
+__all__ = ["Packing", "Product", "Tile", "tile_for"]
 
 MOST_VECTORS, LEAST_VECTORS = 8, 2
 """Vectors of columns in a tile; powers of two."""
@@ -26,6 +27,21 @@ FETCHED = 1 << 10
 """Bytes of weights that are fetched ahead."""
 LINE = 64
 """Bytes that processors fetch at once."""
+WIDE = "avx512f"
+"""LLVM's name of what processors have that compute with vectors of 16 numbers, in 32 registers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Order of weights in memory, and the blocks that share a scale."""
+
+    outputs: int
+    """Columns of the result."""
+    panel: int
+    """Columns whose weights lie side by side; the last panel is filled up with zeros."""
+    block: int
+    """Elements of a row of data whose weights for one column share a scale; the last block may be
+    shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +72,12 @@ class Tile:
     def panel(self) -> int:
         """Columns of the tile."""
         return self.vectors * self.lanes
+
+
+def tile_for(rows: int, outputs: int, target: tvm.target.Target) -> Tile:
+    """Tile of a product of some rows and columns, by the vectors of a target."""
+    lanes, registers = (16, 32) if target_has_features(WIDE, target) else (8, 16)
+    return Tile.of(rows, outputs, lanes, registers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_ios.core.precision.low_precision import FLOAT32
-from tvm_ios.core.precision.stored_type import LIMITS
-from tvm_ios.plan.whole_steps import MOST, NEAR, steps_of_weights
-from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
+from tvm_ios.core.precision.stored_type import LIMITS, WHOLE
+from tvm_ios.core.precision.whole_steps import MOST, NEAR, steps_of_weights
 
 __all__ = ["LEAST_BLOCK", "BlockWeights", "block_weights_of", "in_blocks", "may_be_steps"]
 
