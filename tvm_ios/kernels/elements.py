@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import tvm
-from tvm import tir
+from tvm_ios.kernels.loops import IS_NEW, Expression, Statement, elsewhere, placed, tir
 
 __all__ = ["Elements", "ramp"]
 
@@ -17,31 +17,30 @@ class Elements:
     With numbers of elements in place of a pointer LLVM would keep one for each load.
     """
 
-    row: tir.Buffer
-    view: tir.Buffer
+    row: Any
+    view: Any
     """Elements from the place on."""
 
     @classmethod
-    def of(cls, row: tir.Buffer, name: str) -> Elements:
+    def of(cls, row: Any, name: str) -> Elements:
         """Elements of a row, from a place on that :meth:`bound` says."""
-        pointer = tir.Var(name, tvm.ir.PointerType(tvm.ir.PrimType(row.dtype)))
-        return cls(row, tir.decl_buffer(row.shape, row.dtype, name, data=pointer))
+        return cls(row, elsewhere(row.shape, str(row.dtype), name))
 
-    def bound(self, begin: tir.PrimExpr, body: tir.Stmt) -> tir.Stmt:
+    def bound(self, begin: Expression, body: Statement) -> Statement:
         """Statement in which they begin at a place."""
-        address = tir.address_of(tir.BufferLoad(self.row, [begin]))
-        return tir.LetStmt(self.view.data, address, body)
+        return placed(self.view, tir.address_of(tir.BufferLoad(self.row, [begin])), body)
 
-    def element(self, place: tir.PrimExpr) -> tir.PrimExpr:
+    def element(self, place: Expression) -> Expression:
         """Element at a place, counted from the pointer."""
         return tir.BufferLoad(self.view, [place])
 
-    def vector(self, place: tir.PrimExpr | int, lanes: int) -> tir.PrimExpr:
+    def vector(self, place: Expression | int, lanes: int) -> Expression:
         """Elements side by side, as a vector."""
         return tir.BufferLoad(self.view, [ramp(place, lanes)])
 
 
-def ramp(begin: tir.PrimExpr | int, lanes: int) -> tir.PrimExpr:
+def ramp(begin: Expression | int, lanes: int) -> Expression:
     """Numbers of elements side by side."""
-    first = tvm.runtime.convert(begin)
-    return tir.Ramp(first, tir.const(1, first.dtype), lanes)
+    first = tir.const(begin, "int32") if isinstance(begin, int) else begin
+    dtype = str(first.ty if IS_NEW else first.dtype)
+    return tir.Ramp(first, tir.const(1, dtype), lanes)

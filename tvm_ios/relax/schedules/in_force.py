@@ -18,6 +18,7 @@ from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.joined import joined
+from tvm_ios.relax.schedules.packed import packed
 from tvm_ios.relax.schedules.resized import with_known_places
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.sliding import sliding
@@ -51,7 +52,8 @@ def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRM
 def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
     """A kernel with loops of ours; None where no rule has any."""
     lanes = _vector_lanes(target)
-    made = sliding(function, lanes) or joined(function, lanes) or _by_rules(function, lanes)
+    made = packed(function, target) or sliding(function, lanes)
+    made = made or joined(function, lanes) or _by_rules(function, lanes)
     if made is None:
         return None
     made = with_arithmetic(made) if bits_may_change() else made

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
@@ -25,6 +23,7 @@ from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
     Vectors,
     divisor,
+    element_written,
     in_order,
     substituted,
     unfused,
@@ -258,18 +257,8 @@ class _Emitter:
             def one(lane: tirx.Var) -> tirx.Stmt:
                 here = [*rows, begin + number, channel + lane]
                 named = list(zip(self.sliding.named, here, strict=True))
-                write = self.sliding.write
-
-                def read(load: Any) -> Value:
-                    mine = load.source.same_as(self.sliding.total)
-                    return total[lane + first] if mine else load
-
-                value = tvm_ffi.structural_map(write.value, (tvm.ir.TensorLoad, read), order="post")
-                return tirx.BufferStore(
-                    write.buffer,
-                    substituted(value, named),
-                    [substituted(each, named) for each in write.indices],
-                )
+                sums = self.sliding.total
+                return element_written(self.sliding.write, sums, total[lane + first], named)
 
             return self._vector(lanes, one)
 
