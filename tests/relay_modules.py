@@ -6,6 +6,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tests.whole_weights import steps_of_weights
 from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay import prepare
 from tvm_ios.relay.dataflow import all_calls, kernel_calls
@@ -81,22 +82,6 @@ def quantised_images() -> tvm.IRModule:
     pooled = relay.nn.global_avg_pool2d(relay.nn.max_pool2d(last, (2, 2), strides=(2, 2)))
     flat = rounded(relay.nn.batch_flatten(pooled), 0.01)
     return typed(relay.Function([data], relay.nn.dense(flat, weights(24, 32))))
-
-
-def steps_of_weights(*shape: int, block: int = 0, least: int = -127, seed: int = 0) -> np.ndarray:
-    """Weights ``(outputs, inputs)`` that are whole steps of a byte, from a least one on.
-
-    Each block of a row has a scale of its own; a whole row has where no block is told.
-    """
-    random = np.random.default_rng(seed)
-    outputs, inputs = shape
-    block = block or inputs
-    steps = random.integers(least, min(127, least + 255), (outputs, -(-inputs // block), block))
-    steps[..., 0] = least
-    steps[..., 1] = min(127, least + 255)
-    scales = random.uniform(5e-4, 2e-3, (*steps.shape[:2], 1)).astype("float32")
-    numbers = steps.astype("float32") * scales
-    return numbers.reshape(outputs, -1)[:, :inputs].copy()
 
 
 def weights_of_bytes() -> tvm.IRModule:

@@ -18,7 +18,7 @@ from tvm.contrib.popen_pool import PopenPoolExecutor
 
 import tvm_ios
 from tvm_ios.cli.interrupts import told_interrupts
-from tvm_ios.kernels import shared_workers
+from tvm_ios.kernels.workers import shared_workers
 from tvm_ios.runtime.artifact.footer import read_story
 
 

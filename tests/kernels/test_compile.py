@@ -10,8 +10,9 @@ from tvm.ir.instrument import PassTimingInstrument
 from tvm.ir.transform import PassContext
 
 from tests.kernels.conftest import TARGET, sums
-from tvm_ios.kernels import KernelCache, KernelCompiler, KernelCounts
+from tvm_ios.kernels.cache import KernelCache
 from tvm_ios.kernels.code_generation import CodeGeneration
+from tvm_ios.kernels.compile import KernelCompiler, KernelCounts
 from tvm_ios.relay.build import build
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare

@@ -9,7 +9,8 @@ import pytest
 from tvm.contrib.popen_pool import PopenWorker
 
 from tests.kernels.conftest import sums
-from tvm_ios.kernels import KernelCache, KernelCompiler, KernelCounts
+from tvm_ios.kernels.cache import KernelCache
+from tvm_ios.kernels.compile import KernelCompiler, KernelCounts
 from tvm_ios.kernels.workers import (
     KernelWorkers,
     shared_workers,

@@ -16,7 +16,7 @@ from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.precision.quantised_products import WEIGHTS
 from tvm_ios.core.precision.stored_type import StoredType
-from tvm_ios.plan.whole_steps import steps_of_weights
+from tvm_ios.core.precision.whole_steps import steps_of_weights
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.prepare import prepare
 from tvm_ios.runtime.base.lane_pool import LaneOptions

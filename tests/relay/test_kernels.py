@@ -14,8 +14,10 @@ from tvm.relay.backend import te_compiler
 
 from tests.relay_graphs.rounded import rounded_in_float32
 from tests.stock import stock_outputs
-from tvm_ios.kernels import KernelCache, KernelCompiler, KernelCounts, LoweredKernel
+from tvm_ios.kernels.cache import KernelCache
 from tvm_ios.kernels.code_generation import CodeGeneration, generate
+from tvm_ios.kernels.compile import KernelCompiler, KernelCounts
+from tvm_ios.kernels.lowered import LoweredKernel
 from tvm_ios.relay.build import build
 from tvm_ios.relay.context import model_digest, tvm_pipeline
 from tvm_ios.relay.dataflow import local_function

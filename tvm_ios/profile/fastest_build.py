@@ -20,7 +20,7 @@ from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import ModelError, OptionError, OutOfTimeError
 from tvm_ios.host import cached_libinfo, host_target
-from tvm_ios.kernels import start_shared_workers
+from tvm_ios.kernels.workers import start_shared_workers
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.build_candidates import FORMS, BuildCandidate, ModelChange
 from tvm_ios.profile.build_choice import choose_build, with_libraries

@@ -24,6 +24,7 @@ from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
 from tvm_ios.relax.stored.bfloat16 import in_bfloat16, low_values
+from tvm_ios.relax.stored.packed_weights import with_packed_weights
 from tvm_ios.relax.stored.quantised import in_numbers, is_quantised
 from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
 from tvm_ios.relax.target import resolve_target
@@ -176,6 +177,8 @@ def fuse(
     told = None
     if quantised:
         module, told = in_whole_numbers(extract(module), products=products)
+    if faster and not is_done:
+        module = with_packed_weights(extract(module), chosen)
     fused = None if is_done else module
     return PreparedModule(module=module, target=chosen, fused=fused, quantised=told)
 

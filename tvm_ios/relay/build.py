@@ -16,8 +16,10 @@ from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.errors import ModelError
-from tvm_ios.kernels import KernelCompiler, LoweredKernel, import_kernels
+from tvm_ios.kernels.archive import import_kernels
+from tvm_ios.kernels.compile import KernelCompiler
 from tvm_ios.kernels.cuda_source import mended_cuda_source
+from tvm_ios.kernels.lowered import LoweredKernel
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at

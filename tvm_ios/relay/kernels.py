@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.ir.transform import PassContext
 from tvm.relay.backend import te_compiler
 
-from tvm_ios.kernels import LoweredKernel
+from tvm_ios.kernels.lowered import LoweredKernel
 from tvm_ios.kernels.lowering_context import LOWER_PASSES
 from tvm_ios.kernels.stored_types import with_stored_types
 from tvm_ios.kernels.vector_math import preparing_lowering, with_arithmetic

@@ -16,9 +16,10 @@ from statistics import median
 
 import numpy as np
 import tvm
-from tvm import relay
 
 import tvm_ios
+from tvm_ios.models.operators import IS_RELAX, op
+from tvm_ios.models.weights import Network
 from tvm_ios_lab.measurement import Measurement, program_command
 from tvm_ios_lab.scripts.model_shapes import in_turns
 
@@ -28,16 +29,22 @@ SIZES, ROWS, BLOCKS = (512, 1536, 4096), (1, 4, 8, 16), (0, 32)
 """Inputs and outputs, rows, and weights that share a scale; 0 for those of a column."""
 
 
-def layer(rows: int, size: int, block: int, *, whole: bool) -> tvm.IRModule:
-    """Dense layer with a square of weights, which are whole numbers of steps or any numbers."""
+def layer(rows: int, size: int, block: int, *, whole: bool) -> Network:
+    """Dense layer with a square of weights, which are whole steps or not, and its parameters."""
     random = np.random.default_rng(0)
     weights = random.standard_normal((size, size), "float32")
     if whole:
         blocks = weights.reshape(size, -1, block or size)
         steps = np.abs(blocks).max(axis=2, keepdims=True) / np.float32(127)
         weights = (np.rint(blocks / steps) * steps).reshape(size, size)
-    data = relay.var("data", shape=(rows, size))
-    return tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(data, relay.const(weights))))
+    variables = [op.var("data", shape=(rows, size)), op.var("weights", shape=weights.shape)]
+    made = op.nn.relu(op.nn.dense(*variables))
+    module = (
+        op.module_of(variables, made)
+        if IS_RELAX
+        else tvm.IRModule.from_expr(op.Function(variables, made))
+    )
+    return module, {"weights": weights}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -49,9 +56,9 @@ def main(words: Sequence[str] | None = None) -> None:
     rows_of = []
     for size in arguments.sizes:
         for rows in ROWS:
-            plain = tvm_ios.tune(layer(rows, size, 0, whole=False), {})
+            plain = tvm_ios.tune(*layer(rows, size, 0, whole=False))
             for block in BLOCKS:
-                made = tvm_ios.tune(layer(rows, size, block, whole=True), {})
+                made = tvm_ios.tune(*layer(rows, size, block, whole=True))
                 with made.executor() as ours, plain.executor() as other:
                     rounds = in_turns((ours, other))
                 told = [median(column) / 1e3 for column in zip(*rounds, strict=True)]

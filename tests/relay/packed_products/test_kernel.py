@@ -12,13 +12,14 @@ from tvm import relay
 from tests.relay.schedules.kernel import TARGET, run
 from tests.relay_modules import typed
 from tvm_ios.core.precision.stored_type import StoredType
-from tvm_ios.kernels import LoweredKernel
+from tvm_ios.kernels.lowered import LoweredKernel
+from tvm_ios.kernels.packed_products import Packing, tile_for
 from tvm_ios.relay import own_kernels
 from tvm_ios.relay.context import tvm_pipeline
-from tvm_ios.relay.functions.packed_product import PACKED_DENSE, Packing, packed_dense
+from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packed_dense
 from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.kernels import lower_kernels
-from tvm_ios.relay.packed_products import packed_product, tile_for
+from tvm_ios.relay.packed_products import packed_product
 
 AVX2 = tvm.target.Target("llvm -mcpu=core-avx2")
 CASES = [

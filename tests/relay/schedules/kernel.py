@@ -10,7 +10,7 @@ from tvm import relay
 
 from tests.relay_modules import typed
 from tvm_ios.host import host_target
-from tvm_ios.kernels import LoweredKernel
+from tvm_ios.kernels.lowered import LoweredKernel
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.kernels import lower_kernels
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tvm_ios.core.precision.low_precision import BFLOAT16
 
-__all__ = ["FAKE_QUANTIZE", "IN_BFLOAT16", "LIMITS", "StoredType"]
+__all__ = ["FAKE_QUANTIZE", "IN_BFLOAT16", "LIMITS", "WHOLE", "StoredType"]
 
 FAKE_QUANTIZE = "tvm_ios.fake_quantize"
 """Operator of the nearest number that is a whole number of steps, and within limits."""
@@ -56,5 +56,7 @@ class StoredType:
         return f"{self.dtype}({self.scale:.9g},{self.zero_point})" if self.is_whole else self.dtype
 
 
+WHOLE = StoredType(dtype="int8")
+"""Type of weights, of which each stands for itself."""
 IN_BFLOAT16 = StoredType(dtype=BFLOAT16)
 """Type of numbers that are rounded to bfloat16."""

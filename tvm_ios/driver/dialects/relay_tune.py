@@ -24,7 +24,7 @@ from tvm_ios.driver.tune_steps import (
 )
 from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
-from tvm_ios.kernels import shared_workers
+from tvm_ios.kernels.workers import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
 from tvm_ios.profile.decisions.fit_relay_decisions import RelayDecisionFitting
 from tvm_ios.profile.fastest_build import build_fastest

@@ -18,6 +18,7 @@ from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.joined import joined
+from tvm_ios.relax.schedules.packed import packed
 from tvm_ios.relax.schedules.resized import with_known_places
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.sliding import sliding
@@ -52,7 +53,9 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
     """A kernel with loops of ours; None where no rule has any."""
     lanes = _vector_lanes(target)
     own = (sliding, joined, turned, _by_rules)
-    made = next((made for rule in own if (made := rule(function, lanes)) is not None), None)
+    made = packed(function, target) or next(
+        (made for rule in own if (made := rule(function, lanes)) is not None), None
+    )
     if made is None:
         return None
     made = with_arithmetic(made) if bits_may_change() else made

@@ -24,7 +24,7 @@ from tvm_ios.relax.schedules.sliding_rows import emit_rows
 from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
 from tvm_ios.relax.schedules.window_sums import Slide, Sliding
 
-__all__ = ["sliding"]
+__all__ = ["OtherKernelError", "require", "sliding", "written_after"]
 
 MOST_TAPS, MOST_INPUTS, MOST_STRIDE = 11, 4, 2
 """Columns of a kernel, and channels that are summed up, of which each is code of its own; and the
@@ -39,7 +39,7 @@ def sliding(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None
     try:
         found = _found(s_tir.Schedule(function))
         body = emit_rows(found, lanes) if found.along_rows else emit(found, lanes)
-    except (_OtherKernelError, s_tir.ScheduleError):
+    except (OtherKernelError, s_tir.ScheduleError):
         return None
     if body is None:
         return None
@@ -48,13 +48,14 @@ def sliding(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None
     return function.with_body(s_tir.SBlockRealize([], True, root))
 
 
-class _OtherKernelError(Exception):
-    """A kernel is no sliding window."""
+class OtherKernelError(Exception):
+    """A kernel is not what loops are for."""
 
 
-def _require(condition: object) -> None:
+def require(condition: object) -> None:
+    """Raise OtherKernelError unless something holds."""
     if not condition:
-        raise _OtherKernelError
+        raise OtherKernelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,15 @@ def _found(schedule: s_tir.Schedule) -> Sliding:
     """The window of a kernel that has one, and nothing else but what follows it."""
     blocks = normalize_prim_func(schedule) or []
     sums = [at for at, each in enumerate(blocks) if not each.is_injective()]
-    _require(len(sums) == 1)
-    _require(len(schedule.get_output_blocks(schedule.get_sblock("root"))) == 1)
+    require(len(sums) == 1)
+    require(len(schedule.get_output_blocks(schedule.get_sblock("root"))) == 1)
     kinds = [each.kind for each in blocks[sums[0]].iters]
-    _require(kinds.count("S") > 1 and "R" in kinds)
+    require(kinds.count("S") > 1 and "R" in kinds)
     before, after = (
         [each.block_rv for each in part] for part in (blocks[: sums[0]], blocks[sums[0] + 1 :])
     )
     pads = [each for each in before if _changes_shape(schedule.get(each))]
-    _require(len(pads) <= 1)
+    require(len(pads) <= 1)
     for each in (*(one for one in before if one not in pads), *after[:-1]):
         schedule.compute_inline(each)
     total = schedule.get(blocks[sums[0]].block_rv)
@@ -99,26 +100,26 @@ def _changes_shape(block: s_tir.SBlock) -> bool:
 
 def _padded(block: s_tir.SBlock) -> _Padded:
     store = block.body
-    _require(isinstance(store, tirx.BufferStore) and isinstance(store.value, tvm.ir.Call))
-    _require("if_then_else" in str(store.value.op))
+    require(isinstance(store, tirx.BufferStore) and isinstance(store.value, tvm.ir.Call))
+    require("if_then_else" in str(store.value.op))
     condition, value, around = store.value.args
     loads = loads_of(value)
-    _require(isinstance(around, tirx.FloatImm) and len(loads) == 1)
+    require(isinstance(around, tirx.FloatImm) and len(loads) == 1)
     source, whole = _shape(loads[0].source), _shape(store.buffer)
-    _require(len(source) == len(whole))
+    require(len(source) == len(whole))
     least, behind = _bounds(condition)
     before, variables = [], []
     for index, place, extent, all_of_it in zip(
         loads[0].indices, store.indices, source, whole, strict=True
     ):
         offset = Analyzer().simplify(place - index)
-        _require(isinstance(offset, tirx.IntImm))
+        require(isinstance(offset, tirx.IntImm))
         before.append(int(offset))
-        _require(least.pop(place, 0) == before[-1])
-        _require(behind.pop(place, all_of_it) == before[-1] + extent)
+        require(least.pop(place, 0) == before[-1])
+        require(behind.pop(place, all_of_it) == before[-1] + extent)
         if not isinstance(place, tirx.IntImm):
             variables.append(place)
-    _require(not least and not behind)
+    require(not least and not behind)
     return _Padded(store.buffer, variables, value, float(around.value), before, source)
 
 
@@ -136,7 +137,7 @@ def _bounds(condition: Value) -> tuple[dict[Value, int], dict[Value, int]]:
         elif isinstance(term, tirx.GE) and isinstance(term.b, tirx.IntImm):
             least[term.a] = int(term.b)
         else:
-            _require(isinstance(term, tirx.LT) and isinstance(term.b, tirx.IntImm))
+            require(isinstance(term, tirx.LT) and isinstance(term.b, tirx.IntImm))
             behind[term.a] = int(term.b)
     return least, behind
 
@@ -145,41 +146,41 @@ def _sliding(
     total: s_tir.SBlock, kinds: Sequence[str], padded: _Padded | None, last: s_tir.SBlock | None
 ) -> Sliding:
     store = total.body
-    _require(isinstance(store, tirx.BufferStore) and isinstance(store.value, tirx.Add | tirx.Max))
+    require(isinstance(store, tirx.BufferStore) and isinstance(store.value, tirx.Add | tirx.Max))
     summed, added = store.value.a, store.value.b
-    _require(isinstance(summed, tvm.ir.TensorLoad) and str(summed.ty) == "float32")
+    require(isinstance(summed, tvm.ir.TensorLoad) and str(summed.ty) == "float32")
     extents = {each.var: int(each.dom.extent) for each in total.iter_vars}
     variables = [each for each in extents if extents[each] != 1]
-    _require(len(variables) == len(kinds))
+    require(len(variables) == len(kinds))
     pairs = list(zip(variables, kinds, strict=True))
     results, taps = ([each for each, kind in pairs if kind == which] for which in "SR")
     along_rows = not _is_read_along(added, results[-1])
     column = results[-1] if along_rows else results[-2]
     data = _data(added, padded, column)
     slides = _slides(data, padded, results, taps, extents)
-    _require(column in slides and slides[column].axis.kernel <= MOST_TAPS)
+    require(column in slides and slides[column].axis.kernel <= MOST_TAPS)
     sliding_rows = [
         each
         for each in results[: results.index(column)]
         if each in slides and (slides[each].tap is not None or slides[each].axis.has_border)
     ]
-    _require(len(sliding_rows) <= 1)
+    require(len(sliding_rows) <= 1)
     used = [slides[each].tap for each in (*sliding_rows, column) if slides[each].tap is not None]
     inputs = [each for each in taps if each not in used]
     # Each element is summed in TVM's order.
-    _require(taps == ([*inputs, *used] if along_rows else [*used, *inputs]))
-    _require(len(inputs) <= 1)
+    require(taps == ([*inputs, *used] if along_rows else [*used, *inputs]))
+    require(len(inputs) <= 1)
     if along_rows:
         others = [each for each in results if each not in slides]
-        _require(len(others) <= 1 and _is_last(data, column))
-        _require(slides[column].axis.stride <= MOST_STRIDE)
+        require(len(others) <= 1 and _is_last(data, column))
+        require(slides[column].axis.stride <= MOST_STRIDE)
     else:
-        _require(used and all(extents[each] <= MOST_INPUTS for each in inputs))
-        _require(_lies_along(added, results[-1]))
+        require(used and all(extents[each] <= MOST_INPUTS for each in inputs))
+        require(_lies_along(added, results[-1]))
     first = float(total.init.value.value)
-    _require(padded is None or _may_be_left_out(store.value, padded, first))
+    require(padded is None or _may_be_left_out(store.value, padded, first))
     element = tirx.Var("element", "float32")
-    write, named = _written(store, results, last)
+    write, named = written_after(store, results, last)
     return Sliding(
         along_rows=along_rows,
         results=tuple(results),
@@ -214,8 +215,8 @@ def _is_last(data: Any, column: tirx.Var) -> bool:
 def _data(added: Value, padded: _Padded | None, column: tirx.Var) -> Any:
     """Load of what a window slides along, which uses the column of the result."""
     found = [each for each in loads_of(added) if any(uses(one, column) for one in each.indices)]
-    _require(len(found) == 1)
-    _require(padded is None or found[0].source.same_as(padded.buffer))
+    require(len(found) == 1)
+    require(padded is None or found[0].source.same_as(padded.buffer))
     return found[0]
 
 
@@ -234,11 +235,11 @@ def _slides(
         mine = [each for each in results if uses(index, each)]
         own = [each for each in taps if uses(index, each)]
         if not mine:
-            _require(before == 0)
+            require(before == 0)
             continue
         factors = detect_linear_equation(index, [*mine, *own])
-        _require(all(isinstance(each, tirx.IntImm) for each in factors))
-        _require(len(mine) == 1 and len(own) <= 1 and len(factors) == 1 + len(mine) + len(own))
+        require(all(isinstance(each, tirx.IntImm) for each in factors))
+        require(len(mine) == 1 and len(own) <= 1 and len(factors) == 1 + len(mine) + len(own))
         stride, *steps = map(int, factors)
         axis = Axis(
             extent=shape[number],
@@ -248,7 +249,7 @@ def _slides(
             before=before - steps[-1],
             dilation=steps[0] if own else 1,
         )
-        _require(axis.stride > 0 and axis.dilation > 0 and mine[0] not in found)
+        require(axis.stride > 0 and axis.dilation > 0 and mine[0] not in found)
         found[mine[0]] = Slide(axis=axis, tap=own[0] if own else None)
     return found
 
@@ -294,26 +295,26 @@ def _within(data: Any, padded: _Padded) -> Value:
     return substituted(padded.value, list(zip(padded.variables, places, strict=True)))
 
 
-def _written(
+def written_after(
     store: tirx.BufferStore, results: Sequence[tirx.Var], last: s_tir.SBlock | None
 ) -> tuple[tirx.BufferStore, tuple[tirx.Var, ...]]:
     """Statement that writes an element from its sum, and its names of the sum's variables."""
     if last is None:
         written = tirx.BufferStore(store.buffer, store.value.a, store.indices)
         return written, tuple(results)
-    _require(isinstance(last.body, tirx.BufferStore))
+    require(isinstance(last.body, tirx.BufferStore))
     loads = [each for each in loads_of(last.body.value) if each.source.same_as(store.buffer)]
-    _require(loads)
+    require(loads)
     named: dict[tirx.Var, tirx.Var] = {}
     for load in loads:
         for mine, other in zip(store.indices, load.indices, strict=True):
             if isinstance(mine, tirx.IntImm):
-                _require(isinstance(other, tirx.IntImm))
+                require(isinstance(other, tirx.IntImm))
             else:
-                _require(isinstance(other, tirx.Var))
-                _require(named.setdefault(mine, other).same_as(other))
+                require(isinstance(other, tirx.Var))
+                require(named.setdefault(mine, other).same_as(other))
     variables = [each.var for each in last.iter_vars if int(each.dom.extent) != 1]
-    _require(len(variables) == len(set(named.values())) == len(results))
+    require(len(variables) == len(set(named.values())) == len(results))
     return last.body, tuple(named[each] for each in results)
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "VECTOR",
     "Vectors",
     "divisor",
+    "element_written",
     "extents_of",
     "in_order",
     "lies_together",
@@ -196,6 +197,22 @@ def only_store(loop: tirx.For) -> tuple[tirx.BufferStore, Any] | None:
     variables = [each.var for each in body.block.iter_vars]
     places = list(zip(variables, body.iter_values, strict=True))
     return substituted(store, places), body.predicate
+
+
+def element_written(
+    write: tirx.BufferStore, sums: Any, total: Value, places: Sequence[tuple[tirx.Var, Any]]
+) -> tirx.BufferStore:
+    """Statement that writes an element somewhere, from its sum in place of one in an array."""
+
+    def read(load: tvm.ir.TensorLoad) -> Value:
+        return total if load.source.same_as(sums) else load
+
+    value = tvm_ffi.structural_map(write.value, (tvm.ir.TensorLoad, read), order="post")
+    return tirx.BufferStore(
+        write.buffer,
+        substituted(value, places),
+        [substituted(each, places) for each in write.indices],
+    )
 
 
 def unfused(task: tirx.Var, extents: Sequence[int]) -> list[Value]:

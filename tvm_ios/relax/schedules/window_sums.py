@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.tiles import substituted
+from tvm_ios.relax.schedules.tiles import element_written
 
 __all__ = ["Places", "Slide", "Sliding", "WindowSums", "lanes_in_registers"]
 
@@ -101,14 +99,8 @@ class WindowSums:
 
         def one(lane: tirx.Var) -> tirx.Stmt:
             named = list(zip(self.sliding.named, place(lane), strict=True))
-            write = self.sliding.write
-
-            def read(load: Any) -> Value:
-                return total[lane + first] if load.source.same_as(self.sliding.total) else load
-
-            value = tvm_ffi.structural_map(write.value, (tvm.ir.TensorLoad, read), order="post")
-            indices = [substituted(each, named) for each in write.indices]
-            return tirx.BufferStore(write.buffer, substituted(value, named), indices)
+            sums = self.sliding.total
+            return element_written(self.sliding.write, sums, total[lane + first], named)
 
         return self.vector(lanes, one)
 

@@ -9,8 +9,9 @@ from tvm import te, tirx, topi
 
 from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.kernels.packed_products import Packing
 
-__all__ = ["looked_up", "number", "rounded", "written"]
+__all__ = ["looked_up", "number", "rounded", "unpacked", "written"]
 
 LAST = np.float32(1.5 * 2**23)
 """Number of float32 whose sums with small ones have no digits behind the point."""
@@ -46,6 +47,25 @@ def looked_up(values: te.Tensor, table: te.Tensor) -> te.Tensor:
     return te.compute(
         values.shape, lambda *place: table[values(*place).astype("int32")], "looked_up"
     )
+
+
+def unpacked(
+    steps: te.Tensor,
+    scales: te.Tensor,
+    zeros: te.Tensor | None = None,
+    *,
+    packing: Packing,
+    inputs: int,
+) -> te.Tensor:
+    """Weights ``(inputs, outputs)`` of float32, from packed bytes and scales of their blocks."""
+
+    def element(row: Any, column: Any) -> Any:
+        wide = steps[column // packing.panel, row, column % packing.panel].astype(FLOAT32)
+        block = row // packing.block
+        wide = wide if zeros is None else wide - zeros[block, column]
+        return wide * scales[block, column]
+
+    return te.compute((inputs, packing.outputs), element, "weights")
 
 
 def rounded(values: te.Tensor, stored: StoredType) -> te.Tensor:

@@ -11,8 +11,9 @@ from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, LowPrecision
 from tvm_ios.core.precision.low_values import LowOperator, LowValues
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.plan.data_type import bfloat16_bits
-from tvm_ios.relax.extract import Extraction, functions_of
+from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant, is_call_tir
+from tvm_ios.relax.schedules.packed import is_packed
 from tvm_ios.relax.stored.types_in_memory import StoredCall, with_stored_types
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 
@@ -59,7 +60,10 @@ def low_values(extraction: Extraction) -> LowValues:
         floats = [tensor.dtype == FLOAT32 for tensor in call.outputs]
         operators.append(
             LowOperator(
-                able=operator.schedulable and floats == [True] and LONELY.isdisjoint(words),
+                able=operator.schedulable
+                and floats == [True]
+                and LONELY.isdisjoint(words)
+                and not is_packed(kernel_of(extraction.module, call)),
                 is_product=any(word.startswith(PRODUCT_WORDS) for word in words),
                 has_weights=index in weights,
                 reads=reads,

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_ios.core.precision.stored_type import LIMITS, StoredType
-from tvm_ios.plan.whole_steps import steps_of_weights
+from tvm_ios.core.precision.whole_steps import steps_of_weights
 from tvm_ios.relax.ir import Constant, call_name, main_of, operator_calls, static_tensors
 
 __all__ = ["in_numbers", "is_quantised", "stored_type_of"]

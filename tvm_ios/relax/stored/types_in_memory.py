@@ -8,7 +8,7 @@ compute these where they are needed. Its note says the types apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,15 +18,30 @@ from tvm import relax, te, topi
 from tvm_ios.core.fused_function import FusedFunction, TensorType
 from tvm_ios.core.precision.byte_tables import BYTE, table_of
 from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE, StoredType
+from tvm_ios.kernels.packed_products import Packing
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.relax.extract import WHOLE, Extraction, inputs_of, kernel_of
 from tvm_ios.relax.ir import Constant, replace_variables
 from tvm_ios.relax.notes import noted_function, with_notes
-from tvm_ios.relax.stored.arithmetic import looked_up, number, written
+from tvm_ios.relax.schedules.packed import PACKED
+from tvm_ios.relax.stored.arithmetic import looked_up, number, unpacked, written
 from tvm_ios.relax.straight_line import Made, expression_of
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["StoredCall", "with_stored_types"]
+__all__ = ["PackedWeights", "StoredCall", "with_stored_types"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedWeights:
+    """Weights of a product that are bytes, which become numbers of float32 where they are read."""
+
+    packing: Packing
+    data: int
+    """Position of the rows that are multiplied."""
+    weight: int
+    """Position of the weights, and of their steps."""
+    arrays: Sequence[Constant]
+    """Steps, scales, and zero points unless all are 0; the last ones become the last arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +54,8 @@ class StoredCall:
     """Type of the only result; None where that is as it is computed."""
     constants: Mapping[int, Constant] = field(default_factory=dict)
     """Constants in place of arguments, by position."""
+    packed: PackedWeights | None = None
+    """Weights of bytes of a product of few rows, with scales; None of other calls."""
 
     @property
     def multiplies_bytes(self) -> bool:
@@ -71,6 +88,10 @@ def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) 
                     arguments = list(call.args[1].fields)
                     for place, constant in stored[number].constants.items():
                         arguments[place] = constant
+                    packed = stored[number].packed
+                    if packed is not None:
+                        arguments[packed.weight] = packed.arrays[0]
+                        arguments += packed.arrays[1:]
                     arguments += kernels.tables.get(called[number].name_hint, ())
                     call = relax.Call(called[number], arguments)
                 variable = builder.emit(call)
@@ -82,8 +103,8 @@ def with_stored_types(extraction: Extraction, stored: Mapping[int, StoredCall]) 
         builder.emit_func_output(whole)
     passes = [relax.transform.FuseTIR(), relax.transform.DeadCodeElimination()]
     made_of = with_notes(tvm.transform.Sequential(passes)(builder.finalize()), kernels.notes)
-    for name in kernels.whole:
-        made_of.update_func(made_of.get_global_var(name), made_of[name].with_attr(WHOLE, True))
+    for name, told in kernels.attributes.items():
+        made_of.update_func(made_of.get_global_var(name), made_of[name].with_attrs(told))
     return made_of
 
 
@@ -96,8 +117,8 @@ class _Kernels:
         self._known: dict[Any, tvm.ir.GlobalVar] = {}
         self.notes: dict[str, Any] = {}
         """Notes of the kernels, by name."""
-        self.whole: set[str] = set()
-        """Kernels that multiply bytes."""
+        self.attributes: dict[str, dict[str, Any]] = {}
+        """Attributes of kernels by their names: that they multiply bytes, or unpack weights."""
         self.tables: dict[str, tuple[Constant]] = {}
         """Last arguments of kernels that look their results up, by name."""
 
@@ -106,10 +127,13 @@ class _Kernels:
         read = self._extraction.line.calls[number]
         old = read.call.args[0]
         is_view = number in self._extraction.reshapes or self._extraction.views[number] is not None
-        key = (old, tuple(sorted(stored.parameters.items())), stored.result, is_view)
+        packed = stored.packed
+        packing = None if packed is None else (packed.packing, len(packed.arrays))
+        key = (old, tuple(sorted(stored.parameters.items())), stored.result, is_view, packing)
         if key not in self._known:
             tensors = inputs_of(self._extraction.line, read)
-            noted = None if is_view else noted_function(kernel_of(self._extraction.module, read))
+            kernel = kernel_of(self._extraction.module, read)
+            noted = None if is_view or packed else noted_function(kernel)
             note = None if noted is None else _as_stored(noted, stored)
             table = None if note is None or not bits_may_change() else table_of(note)
             if table is not None:
@@ -119,7 +143,9 @@ class _Kernels:
                 if note is not None:
                     self.notes[made.name_hint] = note
             if stored.multiplies_bytes:
-                self.whole.add(made.name_hint)
+                self.attributes[made.name_hint] = {WHOLE: True}
+            if packed is not None:
+                self.attributes[made.name_hint] = {PACKED: _places(packed, len(tensors))}
             self._known[key] = made
         return self._known[key]
 
@@ -136,7 +162,14 @@ class _Kernels:
         parameters = [
             relax.Var(f"x{n}", _type(each, types.get(n))) for n, each in enumerate(tensors)
         ]
-        with builder.function(old.name_hint, parameters, attrs={"Primitive": 1}, private=True):
+        packed, more = stored.packed, []
+        if packed is not None:
+            steps, *more = (
+                relax.Var(f"weights{n}", each.ty) for n, each in enumerate(packed.arrays)
+            )
+            parameters[packed.weight] = steps
+        given = [*parameters, *more]
+        with builder.function(old.name_hint, given, attrs={"Primitive": 1}, private=True):
             with builder.dataflow():
                 if is_view:
                     made = self._te(partial(_moved, shape=output.shape), parameters)
@@ -145,6 +178,10 @@ class _Kernels:
                         self._te(partial(number, stored=types[n]), each) if n in types else each
                         for n, each in enumerate(parameters)
                     ]
+                    if packed is not None:
+                        size = tensors[packed.data].shape[-1]
+                        unpack = partial(unpacked, packing=packed.packing, inputs=size)
+                        read[packed.weight] = self._te(unpack, read[packed.weight], *more)
                     made = builder.emit(relax.call_tir(old, relax.Tuple(read), _type(output)))
                     if stored.result is not None:
                         made = self._te(partial(written, stored=stored.result), made)
@@ -187,6 +224,13 @@ def _as_stored(note: FusedFunction, stored: StoredCall) -> FusedFunction:
         stored=types if any(types) else (),
         rounded_to=stored.result or note.rounded_to,
     )
+
+
+def _places(packed: PackedWeights, count: int) -> dict[str, int]:
+    """Packing of weights, and positions of all that a kernel reads for its product."""
+    names = ("scales", "zeros")[: len(packed.arrays) - 1]
+    last = {name: count + number for number, name in enumerate(names)}
+    return {**asdict(packed.packing), "data": packed.data, "weight": packed.weight, **last}
 
 
 def _type(tensor: GraphTensor, stored: StoredType | None = None) -> relax.TensorType:

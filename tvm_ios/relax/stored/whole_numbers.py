@@ -12,7 +12,7 @@ from tvm import relax
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.quantised_products import INPUTS, WEIGHTS, QuantisedProducts
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import WHOLE
 from tvm_ios.core.precision.whole_values import WholeOperator, whole_results
 from tvm_ios.relax.extract import Extraction, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant
@@ -23,8 +23,6 @@ from tvm_ios.relax.straight_line import leaves
 
 __all__ = ["in_whole_numbers"]
 
-BYTES = StoredType(dtype="int8")
-"""Type of weights, of which each stands for itself."""
 NO_VNNI = "the target has no VNNI (avx512vnni)"
 """Reason why products multiply numbers of float32 on other processors."""
 
@@ -61,7 +59,7 @@ def in_whole_numbers(
             key = hash(read[place])
             if key not in bytes_of:
                 bytes_of[key] = relax.const(read[place].value.numpy().astype("int8"))
-            constants[place], types[place] = bytes_of[key], BYTES
+            constants[place], types[place] = bytes_of[key], WHOLE
         if types or index in kept:
             stored_calls[index] = StoredCall(
                 parameters=types, result=kept.get(index), constants=constants

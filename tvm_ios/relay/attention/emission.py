@@ -12,9 +12,9 @@ from functools import partial
 
 from tvm import tir
 
+from tvm_ios.kernels.loops import allocated, loop, sequence, vector
 from tvm_ios.relay.attention.tiles import product_tile
 from tvm_ios.relay.attention.values import Attention
-from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
 from tvm_ios.relay.schedules.tiles import transposed_in_tiles
 
 __all__ = ["Emitter", "rows_at_once"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tvm import tir
 
-from tvm_ios.relay.row_kernels.loops import allocated, sequence, vector
+from tvm_ios.kernels.loops import allocated, sequence, vector
 
 __all__ = ["product_tile"]
 

@@ -6,30 +6,18 @@ data are any numbers of float32: the weights stay bytes, and become numbers in r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relay, te
 from tvm.relay.op import op as operators
 
-__all__ = ["PACKED_DENSE", "Packing", "packed_dense", "packing_of"]
+from tvm_ios.kernels.packed_products import Packing
+
+__all__ = ["PACKED_DENSE", "packed_dense", "packing_of"]
 
 PACKED_DENSE = "tvm_ios.packed_dense"
 """Product of rows by packed weights less zero points, times scales."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
-    """Order of weights in memory, and the blocks that share a scale."""
-
-    outputs: int
-    """Columns of the result."""
-    panel: int
-    """Columns whose weights lie side by side; the last panel is filled up with zeros."""
-    block: int
-    """Elements of a row of data whose weights for one column share a scale; the last block may be
-    shorter."""
 
 
 def packed_dense(

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from tvm import tir
 
 from tvm_ios.core.window_tiles import Axis, Tile
+from tvm_ios.kernels.elements import Elements, ramp
+from tvm_ios.kernels.loops import allocated, loop, sequence, vector
 from tvm_ios.relay.grouped.geometry import Geometry
-from tvm_ios.relay.grouped.loads import Elements, ramp, value_of_groups
-from tvm_ios.relay.row_kernels.loops import allocated, loop, sequence, vector
+from tvm_ios.relay.grouped.loads import value_of_groups
 
 __all__ = ["Finish", "emit"]
 

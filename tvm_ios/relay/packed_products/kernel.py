@@ -6,25 +6,15 @@ import math
 
 import tvm
 from tvm import relay, tir
-from tvm.target.codegen import target_has_features
 
+from tvm_ios.kernels.packed_products import Product, tile_for
 from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packing_of
 from tvm_ios.relay.grouped.following import Followed
-from tvm_ios.relay.packed_products.emission import Product, Tile
 from tvm_ios.relay.row_kernels.calling_convention import lowered_kernel
 from tvm_ios.relay.row_kernels.values import UnsuitableError
 
-__all__ = ["packed_kernel", "packed_product", "tile_for"]
-
-WIDE = "avx512f"
-"""LLVM's name of what processors have that compute with vectors of 16 numbers, in 32 registers."""
-
-
-def tile_for(rows: int, outputs: int, target: tvm.target.Target) -> Tile:
-    """Tile of a product of some rows and columns, by the vectors of a target."""
-    lanes, registers = (16, 32) if target_has_features(WIDE, target) else (8, 16)
-    return Tile.of(rows, outputs, lanes, registers)
+__all__ = ["packed_kernel", "packed_product"]
 
 
 def packed_kernel(function: relay.Function, target: tvm.target.Target) -> tir.PrimFunc | None:

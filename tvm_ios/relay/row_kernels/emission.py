@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from tvm import tir
 
+from tvm_ios.kernels.loops import ENOUGH_TASKS, allocated, loop, sequence, vector
 from tvm_ios.relay.row_kernels.costs import is_dear, passes_of, readers_of
-from tvm_ios.relay.row_kernels.loops import ENOUGH_TASKS, allocated, loop, sequence, vector
 from tvm_ios.relay.row_kernels.values import Computation, Value
 
 __all__ = ["Emitter", "Point"]

@@ -13,8 +13,8 @@ from functools import partial
 
 from tvm import tir
 
+from tvm_ios.kernels.loops import allocated, sequence
 from tvm_ios.relay.row_kernels.emission import Emitter
-from tvm_ios.relay.row_kernels.loops import allocated, sequence
 from tvm_ios.relay.row_kernels.values import Computation, Value
 
 __all__ = ["SplitEmitter", "parts_of_rows"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tvm import te, tir
 
-from tvm_ios.relay.row_kernels.loops import ENOUGH_TASKS
+from tvm_ios.kernels.loops import ENOUGH_TASKS
 from tvm_ios.relay.row_kernels.tensors import stages_of
 from tvm_ios.relay.schedules.flat_axes import (
     Tile,

@@ -9,7 +9,7 @@ import tvm
 from tvm import tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
-from tvm_ios.relay.row_kernels.loops import allocated, sequence
+from tvm_ios.kernels.loops import allocated, sequence
 from tvm_ios.relay.row_kernels.tensors import mentions
 from tvm_ios.relay.schedules.patterns import LANES, offsets_of, windows_of
 from tvm_ios.relay.schedules.segments import conditions_of

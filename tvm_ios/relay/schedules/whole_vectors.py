@@ -14,7 +14,7 @@ import tvm
 from tvm import te, tir
 from tvm.tir.stmt_functor import ir_transform, post_order_visit, substitute
 
-from tvm_ios.relay.row_kernels.loops import allocated, sequence, vector
+from tvm_ios.kernels.loops import allocated, sequence, vector
 from tvm_ios.relay.row_kernels.tensors import mentions
 from tvm_ios.relay.schedules.patterns import LANES
 from tvm_ios.relay.schedules.segments import segments_of, within_segment

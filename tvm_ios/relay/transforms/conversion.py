@@ -19,7 +19,7 @@ from tvm.relay.transform.mixed_precision import DEFAULT_ALWAYS_LIST, MIXED_PRECI
 
 from tvm_ios.core.conversion import Conversion
 from tvm_ios.errors import OptionError
-from tvm_ios.kernels import LoweredKernel
+from tvm_ios.kernels.lowered import LoweredKernel
 from tvm_ios.relay.context import pass_context, reason_of
 from tvm_ios.relay.dataflow import all_calls, is_call_of
 from tvm_ios.relay.functions.primitive import call_attribute

@@ -7,8 +7,9 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.relay_modules import steps_of_weights, weights_of_bytes
+from tests.relay_modules import weights_of_bytes
 from tests.stock import stock_outputs
+from tests.whole_weights import steps_of_weights
 from tvm_ios.relay.build import build
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packing_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ios.plan.whole_steps import steps_of_weights
+from tvm_ios.core.precision.whole_steps import steps_of_weights
 
 SHAPE = (8, 5, 3, 3)
 

@@ -15,8 +15,17 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.precision.block_weights import (
+    LEAST_BLOCK,
+    LEAST_WEIGHTS,
+    MOST_ROWS,
+    block_weights_of,
+    bytes_of_table,
+    may_be_steps,
+)
 from tvm_ios.core.precision.low_precision import FLOAT32
-from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.core.precision.stored_type import WHOLE, StoredType
+from tvm_ios.kernels.packed_products import Packing, tile_for
 from tvm_ios.relay.constants import constant, equal_constants, values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
@@ -27,7 +36,7 @@ from tvm_ios.relay.dataflow import (
     with_body,
 )
 from tvm_ios.relay.extract import Extraction
-from tvm_ios.relay.functions.packed_product import Packing, packed_dense
+from tvm_ios.relay.functions.packed_product import packed_dense
 from tvm_ios.relay.functions.primitive import type_elements
 from tvm_ios.relay.functions.stored_types import (
     StoredFunction,
@@ -35,25 +44,12 @@ from tvm_ios.relay.functions.stored_types import (
     typed,
     with_stored_types,
 )
-from tvm_ios.relay.packed_products import packed_product, tile_for
-from tvm_ios.relay.transforms.quantised.block_weights import (
-    LEAST_BLOCK,
-    block_weights_of,
-    in_blocks,
-    may_be_steps,
-)
-from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
+from tvm_ios.relay.packed_products import packed_product
 
 __all__ = ["may_read_bytes", "with_packed_weights"]
 
-MOST_ROWS = 16
-"""Rows up to which bytes are faster: of more, weights are read once for all of them in any type."""
-LEAST_WEIGHTS = 1 << 16
-"""Weights from which on they are: fewer lie in the nearest cache in any type."""
 MATRIX = 2
 """Dimensions of weights."""
-MIDDLE = 128
-"""Unsigned byte for 0 of signed ones."""
 PRODUCTS = ("nn.contrib_dense_pack", "nn.dense")
 
 
@@ -197,19 +193,12 @@ def _with_table(call: relay.Call) -> _Packed | None:
     table = places.get(read[0])
     if table is None or table in stored.parameters or not _is_weight(call, table):
         return None
-    numbers = values_of(call.args[table])
-    whole = numbers.reshape(1, -1)
-    if not may_be_steps(whole[0, :LEAST_BLOCK]):
-        return None
-    found = in_blocks(whole, whole.size)
+    found = bytes_of_table(values_of(call.args[table]))
     if found is None:
         return None
-    type_ = StoredType(dtype="int8", scale=found.scales.item(), zero_point=int(found.zeros.item()))
-    steps = (found.steps.astype("int16") + MIDDLE).astype("uint8").reshape(numbers.shape)
+    type_, steps = found
     return _Packed(
-        function=with_stored_types(
-            function, {**stored.parameters, table: type_.unsigned()}, stored.result
-        ),
+        function=with_stored_types(function, {**stored.parameters, table: type_}, stored.result),
         weight=table,
         constants=(constant(steps),),
     )

@@ -20,8 +20,8 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.precision.low_precision import FLOAT32
-from tvm_ios.core.precision.stored_type import StoredType
-from tvm_ios.plan.whole_steps import steps_of_weights
+from tvm_ios.core.precision.stored_type import WHOLE, StoredType
+from tvm_ios.core.precision.whole_steps import steps_of_weights
 from tvm_ios.relay.constants import constant, values_of
 from tvm_ios.relay.dataflow import (
     all_calls,
@@ -35,10 +35,8 @@ from tvm_ios.relay.functions.primitive import call_attribute
 from tvm_ios.relay.functions.quantised import fake_quantize, is_fake_quantize, stored_type_of
 from tvm_ios.relay.functions.stored_types import typed, with_stored_types
 
-__all__ = ["WHOLE", "WholeWeights", "whole_weights_of"]
+__all__ = ["WholeWeights", "whole_weights_of"]
 
-WHOLE = StoredType(dtype="int8")
-"""Type of weights, of which each stands for itself."""
 CONVOLUTIONS = ("nn.conv2d", "nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc")
 """Operators whose weights and data have layouts."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.relay_modules import steps_of_weights
-from tvm_ios.relay.transforms.quantised.block_weights import block_weights_of
+from tests.whole_weights import steps_of_weights
+from tvm_ios.core.precision.block_weights import block_weights_of
 
 
 def numbers(found):

@@ -11,11 +11,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_ios.core.precision.low_precision import FLOAT32
-from tvm_ios.core.precision.stored_type import LIMITS
-from tvm_ios.plan.whole_steps import MOST, NEAR, steps_of_weights
-from tvm_ios.relay.transforms.quantised.whole_weights import WHOLE
+from tvm_ios.core.precision.stored_type import LIMITS, WHOLE, StoredType
+from tvm_ios.core.precision.whole_steps import MOST, NEAR, steps_of_weights
 
-__all__ = ["LEAST_BLOCK", "BlockWeights", "block_weights_of", "in_blocks", "may_be_steps"]
+__all__ = [
+    "LEAST_BLOCK",
+    "LEAST_WEIGHTS",
+    "MOST_ROWS",
+    "BlockWeights",
+    "block_weights_of",
+    "bytes_of_table",
+    "may_be_steps",
+]
+
+MOST_ROWS = 16
+"""Rows of data up to which weights of bytes are faster: of more, weights are read once for all of
+them in any type."""
+LEAST_WEIGHTS = 1 << 16
+"""Weights from which on they are: fewer lie in the nearest cache in any type."""
 
 LEAST_BLOCK = 16
 """Weights that share a scale in any case."""
@@ -63,6 +76,19 @@ def block_weights_of(weights: np.ndarray) -> BlockWeights | None:
         if may_be_steps(weights[0, :block]) and in_blocks(few, block) is not None:
             return in_blocks(weights, block)
     return None
+
+
+def bytes_of_table(numbers: np.ndarray) -> tuple[StoredType, np.ndarray] | None:
+    """Bytes that stand for a table, and their type; None where it has no scale for all numbers."""
+    whole = numbers.reshape(1, -1)
+    found = in_blocks(whole, whole.size) if may_be_steps(whole[0, :LEAST_BLOCK]) else None
+    if found is None:
+        return None
+    type_ = StoredType(
+        dtype=WHOLE.dtype, scale=found.scales.item(), zero_point=int(found.zeros.item())
+    )
+    steps = found.steps.astype("int16") - LIMITS[WHOLE.dtype][0]
+    return type_.unsigned(), steps.astype("uint8").reshape(numbers.shape)
 
 
 def may_be_steps(numbers: np.ndarray) -> bool:
