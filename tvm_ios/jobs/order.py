@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.job_gate import JobGate
-from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios.jobs.tune_work import JobGate, TuneWork
 
 __all__ = ["CalledWork", "JobOrder"]
 
