@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_ios.core.graph import Operator, OperatorGraph
-from tvm_ios.core.matching.transfer import transferred
 from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
+from tvm_ios.core.transfer import transferred
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
 

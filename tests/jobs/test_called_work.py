@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from tvm_ios.jobs.called_work import CalledWork
 from tvm_ios.jobs.core.job_state import JobSpec
+from tvm_ios.jobs.order import CalledWork
 
 
 def test_the_function_gets_the_text_and_the_job(monkeypatch):

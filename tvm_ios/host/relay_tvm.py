@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm_ios.errors import HostError
 from tvm_ios.host.processor import target_candidates
-from tvm_ios.host.relax_tvm import is_relax_tvm, relax_host_target
+from tvm_ios.host.relax_tvm import is_relax_tvm
 
 __all__ = ["cached_libinfo", "host_target", "require_relay_for", "require_relay_tvm", "require_tvm"]
 
@@ -115,21 +115,24 @@ def host_target() -> str:
         If this TVM has no LLVM or no target compiles a kernel that adds up right.
     """
     tvm = _imported()
-    if is_relax_tvm(tvm):
-        return relax_host_target(tvm)
-    tvm = require_relay_tvm()
-    if not tvm.runtime.enabled("llvm"):
+    relax = is_relax_tvm(tvm)
+    if not relax and not require_relay_tvm().runtime.enabled("llvm"):
         raise HostError(f"TVM {tvm.__version__} was built without LLVM; {_INSTALL}")
-    candidates = target_candidates(int(tvm.target.codegen.llvm_version_major()))
     failures = []
-    for target in candidates:
+    for words in target_candidates(int(tvm.target.codegen.llvm_version_major())):
+        target = words
+        if relax:
+            options = dict(word.lstrip("-").split("=", 1) for word in words.split()[1:])
+            target = str(tvm.target.Target({"kind": "llvm", **options}))
         try:
-            _try_kernel(tvm, target)
-        except (HostError, tvm.TVMError) as error:
-            failures.append(f"{target}: {error}")
+            _try_kernel(tvm, target, relax=relax)
+        # TVM's own errors are of these.
+        except (HostError, RuntimeError, ValueError) as error:
+            failures.append(f"{words}: {error}")
         else:
             return target
-    raise HostError(f"no target compiles a kernel here: {'; '.join(failures)}; {_INSTALL}")
+    advice = "" if relax else f"; {_INSTALL}"
+    raise HostError(f"no target compiles a kernel here: {'; '.join(failures)}{advice}")
 
 
 @contextmanager
@@ -177,14 +180,17 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _try_kernel(tvm: Any, target: str) -> None:
+def _try_kernel(tvm: Any, target: str, *, relax: bool) -> None:
     numpy = importlib.import_module("numpy")
     te = importlib.import_module("tvm.te")
     left = te.placeholder((64,), name="left")
     right = te.compute((64,), lambda i: left[i] * 2.0 + 1.0, name="right")
-    kernel = tvm.build(te.create_prim_func([left, right]), target=target)
+    function = te.create_prim_func([left, right]).with_attr("global_symbol", "double_and_one")
+    build, array = (tvm.compile, tvm.runtime.tensor) if relax else (tvm.build, tvm.nd.array)
+    built = build(function, target=target)
+    kernel = built["double_and_one"] if relax else built
     data = numpy.arange(64, dtype="float32")
-    given, got = tvm.nd.array(data), tvm.nd.array(numpy.zeros_like(data))
+    given, got = array(data), array(numpy.zeros_like(data))
     kernel(given, got)
     if not numpy.array_equal(got.numpy(), data * 2 + 1):
         raise HostError("its kernel computed a wrong result")

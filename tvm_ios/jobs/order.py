@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_ios.errors import JobError
-from tvm_ios.jobs.called_work import CalledWork
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.tune_work import TuneWork
+from tvm_ios.jobs.tune_work import JobGate, TuneWork
 
-__all__ = ["JobOrder"]
+__all__ = ["CalledWork", "JobOrder"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 """Names of jobs are names of folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledWork:
+    """Work of a function of a module that workers can import."""
+
+    function: str
+    """Name as ``module:function``."""
+    text: str
+    """Text that the function gets, such as its settings in JSON."""
+
+    def run(self, spec: JobSpec, gate: JobGate, folder: Path) -> None:
+        """Call the function with the text and these."""
+        module, _, name = self.function.partition(":")
+        getattr(importlib.import_module(module), name)(self.text, spec, gate, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

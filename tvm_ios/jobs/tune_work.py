@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tvm_ios.driver.chain.run_folder import runs_directory
 from tvm_ios.driver.config import TuneConfig
@@ -16,17 +16,27 @@ from tvm_ios.driver.input_shapes import InputShapes
 from tvm_ios.errors import DeviceLostError, JobError, TuningError
 from tvm_ios.host import require_relay_tvm
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.job_gate import JobGate
 from tvm_ios.jobs.tracker import TrackerAddress
-from tvm_ios.support.stage_gate import StageNeed, gated_by
+from tvm_ios.support.stage_gate import JobProgress, StageGate, StageNeed, gated_by
 
-__all__ = ["TuneWork", "link_run"]
+__all__ = ["JobGate", "TuneWork", "link_run"]
 
 _LOG = logging.getLogger(__name__)
 
 _LOSSES = 8
 """Times that one worker takes its device to be lost outside of batches of candidates. A network may
 crash a device's server each time, so there is an end to it."""
+
+
+class JobGate(StageGate, Protocol):
+    """A gate of one job of many."""
+
+    @property
+    def told(self) -> JobProgress:
+        """The progress that was told last."""
+
+    def revoked(self) -> bool:
+        """Whether the device of the present stage was lost; TVM finds that out by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from tvm_ios.devices.protocol import MeasuringSession
 from tvm_ios.errors import OutOfTimeError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.plan.parts.deadlines import due_operators
-from tvm_ios.profile.in_time.search_plan import set_aside_for_end, unsearched
-from tvm_ios.profile.in_time.time_plan import LISTS_S
+from tvm_ios.profile.in_time.time_plan import LISTS_S, set_aside_for_end, unsearched
 from tvm_ios.profile.list_choice import LIST_SEEDS, fastest_list
 from tvm_ios.profile.measured_kernels import MeasuredKernels
 from tvm_ios.profile.measuring_call import MeasuringCall

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 import torch
@@ -14,12 +15,11 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils import _pytree as pytree
 
 from tvm_ios.compile.model import CompiledModel
-from tvm_ios.driver.later.begun_call import begin_tune
+from tvm_ios.driver.later.begun_call import LaterModel, begin_tune
 from tvm_ios.driver.tune import tuned
-from tvm_ios.errors import ModelError
+from tvm_ios.errors import ModelError, TvmIosError
 from tvm_ios.pytorch.agreement import QUANTISED
 from tvm_ios.pytorch.captured import NUMBERS, CapturedGraph
-from tvm_ios.pytorch.improving import ImprovingPart
 from tvm_ios.pytorch.options import BackendOptions
 from tvm_ios.pytorch.part import CompiledPart, checked_part
 from tvm_ios.pytorch.takeable import gives_views, obstacles_by_call, takeable_parts
@@ -40,6 +40,7 @@ __all__ = ["with_parts"]
 
 _LOG = logging.getLogger(__name__)
 _PREFIX = "tvm_ios_part_"
+_LOG = logging.getLogger(__name__)
 
 
 def with_parts(
@@ -159,7 +160,7 @@ def _compiled_part(
     given: tuple[Any, ...],
     result: Any,
     options: BackendOptions,
-) -> CompiledPart | ImprovingPart:
+) -> CompiledPart | _ImprovingPart:
     leaves = pytree.tree_leaves((given, result))
     if not all(each.numel() for each in leaves if isinstance(each, torch.Tensor)):
         raise ModelError("a tensor of it has no elements")
@@ -180,4 +181,44 @@ def _compiled_part(
         return checked(tuned(call))
     model, later = begin_tune(call)
     part = checked(model)
-    return part if later is None else ImprovingPart(part, later, checked)
+    return part if later is None else _ImprovingPart(part, later, checked)
+
+
+class _ImprovingPart(torch.nn.Module):
+    """A part of a first model, until the finished one is there.
+
+    A call that finds the process ended has the finished model loaded and checked on a thread of its
+    own, which takes about a second; the calls meanwhile run the first model. ``checked`` makes a
+    part of a model, and raises a :class:`~tvm_ios.errors.ModelError` if it gives other values.
+    """
+
+    def __init__(
+        self,
+        part: CompiledPart,
+        later: LaterModel,
+        checked: Callable[[CompiledModel], CompiledPart],
+    ) -> None:
+        super().__init__()
+        self.part = part
+        self._later: LaterModel | None = later
+        self._checked: Callable[[CompiledModel], CompiledPart] | None = checked
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """New tensors with the results of the better part that is there."""
+        later = self._later
+        if later is not None and later.has_ended:
+            # Not a daemon: one that holds memory of TVM must not be cut off by the program's end.
+            self._later = None
+            Thread(target=self._take, args=(later,), name="tvm-ios later").start()
+        return self.part(*tensors)
+
+    def _take(self, later: LaterModel) -> None:
+        try:
+            model = later.model()
+            if model is not None and self._checked is not None:
+                self.part = self._checked(model)
+        except TvmIosError as error:
+            _LOG.warning("tvm_ios goes on with the first model of a part: %s", error)
+        else:
+            _LOG.info("tvm_ios has the finished model of a part")
+        self._checked = None  # with the tensors that it was checked on

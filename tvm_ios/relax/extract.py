@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_ios.core.convolution_pattern import ConvolutionPattern, match_convolution
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.graph import (
     Convolution,
@@ -24,11 +25,7 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.kernel_graph import GraphTensor
 from tvm_ios.plan.placement import ConcatView, SliceView
-from tvm_ios.relax.convolution import (
-    ConvolutionPattern,
-    describe_convolution,
-    match_convolution,
-)
+from tvm_ios.relax.element_wise import ELEMENT_WISE
 from tvm_ios.relax.ir import (
     Constant,
     call_name,
@@ -43,7 +40,15 @@ from tvm_ios.relax.notes import noted_function
 from tvm_ios.relax.straight_line import Made, ReadCall, StraightLine, Tree, leaves, read_main
 from tvm_ios.relax.views import concatenation, is_reshape, view_of
 
-__all__ = ["Extraction", "extract", "functions_of", "inputs_of", "is_prepared", "kernel_of"]
+__all__ = [
+    "Extraction",
+    "convolution_pattern",
+    "extract",
+    "functions_of",
+    "inputs_of",
+    "is_prepared",
+    "kernel_of",
+]
 
 WORKLOAD, FLOPS = "tvm_ios_workload", "tvm_ios_flops"
 """Attributes of kernels whose loops no longer show what they compute."""
@@ -227,7 +232,23 @@ def _constants(call: ReadCall) -> list[np.ndarray | None]:
 def _pattern(module: tvm.IRModule, call: ReadCall) -> ConvolutionPattern | None:
     kernel = kernel_of(module, call)
     noted = None if kernel is None or len(call.outputs) != 1 else noted_function(kernel)
-    return None if noted is None else match_convolution(noted, _constants(call))
+    return None if noted is None else convolution_pattern(noted, _constants(call))
+
+
+def convolution_pattern(
+    function: FusedFunction, fixed: Sequence[np.ndarray | None]
+) -> ConvolutionPattern | None:
+    """Pattern of a noted kernel; None where it is anything but a mergeable convolution.
+
+    ``fixed`` are the arguments of the kernel that are constants, None for tensors.
+    """
+    if any(function.stored) or function.rounded_to is not None:
+        return None  # merged weights would have to be stored in these types as well
+    pattern = match_convolution(function, ELEMENT_WISE.__contains__)
+    if pattern is None or fixed[pattern.data] is not None:
+        return None
+    known = all(fixed[index] is not None for index in (pattern.weight, *pattern.channelwise))
+    return pattern if known else None
 
 
 def _convolution(
@@ -240,10 +261,10 @@ def _convolution(
     if not isinstance(made, Made):
         return None
     if made.call < 0:
-        return describe_convolution(pattern, f"input {line.parameters[made.output][0]}")
+        return pattern.described(f"input {line.parameters[made.output][0]}")
     alone = line.calls[made.call].alone
     name = names[made.call] if alone else f"{names[made.call]}.{made.output}"
-    return describe_convolution(pattern, name)
+    return pattern.described(name)
 
 
 def _joined_convolutions(

@@ -16,13 +16,14 @@ import numpy as np
 import tvm
 from tvm import relax, te, topi
 
+from tvm_ios.core.convolution_pattern import ConvolutionPattern
 from tvm_ios.core.fused_function import PrimitiveCall
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
+from tvm_ios.core.merge_rule import MergedConvolution
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.merge_effects import stage_outputs
-from tvm_ios.plan.merged_weight import merged_weight
-from tvm_ios.relax.convolution import OPERATORS, ConvolutionPattern
+from tvm_ios.plan.merged_convolution import merged_arguments, merged_geometry, pattern_of
+from tvm_ios.relax.element_wise import ELEMENT_WISE
 from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.prepare import PreparedModule, prepare
 from tvm_ios.relax.schedules.in_force import with_own_loops
@@ -42,19 +43,19 @@ def emit_merged(
     They are the concatenation that the merged convolution computes, if any, then slices of members,
     in the order of their channels.
     """
-    patterns = [_pattern(extraction, index) for index in outputs.members]
-    operators = [extraction.graph.operators[index] for index in outputs.members]
-    try:
-        geometry = merge_convolutions([operator.convolution for operator in operators])
-    except ScheduleError as error:
-        names = ", ".join(operator.name for operator in operators)
-        raise ScheduleError(f"stage of {names}: {error}") from error
-    arguments = _merged_arguments(extraction, outputs.members, patterns, geometry)
+    graph, members = extraction.graph, outputs.members
+    patterns = [pattern_of(graph, extraction.patterns, index) for index in members]
+    geometry = merged_geometry(graph, members)
+    fixed = [
+        {n: array for n, array in enumerate(extraction.constants_of(index)) if array is not None}
+        for index in members
+    ]
+    arguments = merged_arguments(patterns, fixed, geometry)
     merged = prepare(_as_model(patterns[0], arguments, geometry), None, target)
     whole = builder.emit(_call(builder, merged, [operand]))
     made = [] if outputs.whole is None else [whole]
     axis = patterns[0].channel_axis
-    for index, place in zip(outputs.members, geometry.members, strict=True):
+    for index, place in zip(members, geometry.members, strict=True):
         if index in outputs.sliced:
             begin, end = (
                 channel // patterns[0].block
@@ -74,7 +75,7 @@ def merge_stage_module(
     :func:`emit_merged` has it.
     """
     outputs = stage_outputs(extraction, members)
-    pattern = _pattern(extraction, members[0])
+    pattern = pattern_of(extraction.graph, extraction.patterns, members[0])
     builder = relax.BlockBuilder()
     given = pattern.function.parameters[pattern.data]
     operand = relax.Var("operand", relax.TensorType(given.shape, given.dtype))
@@ -84,36 +85,6 @@ def merge_stage_module(
             result = builder.emit_output(relax.Tuple(made))
         builder.emit_func_output(result)
     return builder.finalize()
-
-
-def _pattern(extraction: Extraction, index: int) -> ConvolutionPattern:
-    pattern = extraction.patterns[index]
-    if pattern is None:
-        name = extraction.graph.operators[index].name
-        raise ScheduleError(f"operator {name!r} is no convolution that can be merged")
-    return pattern
-
-
-def _merged_arguments(
-    extraction: Extraction,
-    members: Sequence[int],
-    patterns: Sequence[ConvolutionPattern],
-    geometry: MergedConvolution,
-) -> dict[int, np.ndarray]:
-    """Weights and per-channel arguments of the merged convolution, by their positions."""
-    first = patterns[0]
-    fixed = [
-        {n: array for n, array in enumerate(extraction.constants_of(index)) if array is not None}
-        for index in members
-    ]
-    weights = [own[each.weight] for own, each in zip(fixed, patterns, strict=True)]
-    merged = {first.weight: merged_weight(weights, geometry, first.kernel_axes)}
-    rank = len(first.convolution.result.shape)
-    for step, position in enumerate(first.channelwise):
-        values = [own[each.channelwise[step]] for own, each in zip(fixed, patterns, strict=True)]
-        axis = first.channel_axis - (rank - values[0].ndim)
-        merged[position] = np.concatenate(values, axis=axis)
-    return merged
 
 
 def _as_model(
@@ -150,7 +121,7 @@ def _expression(
         padding = geometry.padding
         attributes |= {"padding": padding, "out_dtype": call.result.dtype}
         return relax.op.nn.conv2d(*operands, **attributes)
-    return OPERATORS[call.operator](*operands, **attributes)
+    return ELEMENT_WISE[call.operator](*operands, **attributes)
 
 
 def _slice(

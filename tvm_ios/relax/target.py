@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.errors import ModelError
-from tvm_ios.host.relax_tvm import relax_host_target
+from tvm_ios.host import host_target as host_words
 
 __all__ = ["host_target", "resolve_target"]
 
@@ -57,7 +57,7 @@ def resolve_target(target: Any) -> tvm.target.Target:
 @cache
 def host_target() -> tvm.target.Target:
     """Best target for this processor that this TVM's LLVM knows."""
-    return tvm.target.Target(relax_host_target(tvm))
+    return tvm.target.Target(host_words())
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relay
 
+from tvm_ios.core.convolution_pattern import IN_BLOCKS, ConvolutionPattern, match_convolution
 from tvm_ios.core.graph import (
     Convolution,
     Coverage,
@@ -18,6 +19,7 @@ from tvm_ios.core.graph import (
 )
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.relay.constants import is_array
 from tvm_ios.relay.dataflow import (
     all_calls,
     callee,
@@ -30,28 +32,29 @@ from tvm_ios.relay.dataflow import (
     resolve_field,
     with_body,
 )
-from tvm_ios.relay.functions.convolution import (
-    ConvolutionPattern,
-    describe_convolution,
-    match_convolution,
-)
+from tvm_ios.relay.functions.fused_function import describe_function
 from tvm_ios.relay.functions.primitive import (
     PrimitiveFacts,
     analyse_primitive,
     kernel_digest,
     unlabelled,
 )
+from tvm_ios.relay.functions.stored_types import computed_in_float32
 from tvm_ios.relay.functions.views import joined_arguments, view_of
 from tvm_ios.relay.obstacles import is_dynamic, is_primitive, obstacles_of
 from tvm_ios.relay.stage_ir import flatten, is_partitioned
 
 __all__ = [
     "Extraction",
+    "convolution_pattern",
     "extract",
     "is_prepared",
     "unlabelled_calls",
     "unlabelled_module",
 ]
+
+POINTWISE = frozenset({0, 1})
+"""Values of TVM's operator patterns kElemWise and kBroadcast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,7 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
     names = unique_names([fact.kind for fact in facts])
     index_of = {call: index for index, call in enumerate(calls)}
     patterns = [
-        match_convolution(call.op) if reason is None else None
+        convolution_pattern(call) if reason is None else None
         for call, reason in zip(calls, reasons, strict=True)
     ]
     views = tuple(
@@ -290,6 +293,27 @@ def _joined_convolutions(
     return joined if along and len(joined) == len(pieces) else ()
 
 
+def convolution_pattern(call: relay.Call) -> ConvolutionPattern | None:
+    """Pattern of a call whose weights and per-channel values are constants, else None."""
+    function = describe_function(call.op)
+    pattern = None if function is None else match_convolution(function, _is_pointwise)
+    if pattern is None:
+        return None
+    if pattern.convolution.operator != IN_BLOCKS and pattern.block > 1:
+        return None  # TVM lowers it in another way than those that merging makes
+    fixed = {index: call.args[index] for index in (pattern.weight, *pattern.channelwise)}
+    stored = computed_in_float32(call.op).parameters
+    known = all(
+        is_array(each) or (index in stored and isinstance(each, relay.Constant))
+        for index, each in fixed.items()
+    )
+    return pattern if known else None
+
+
+def _is_pointwise(operator: str) -> bool:
+    return tvm.ir.Op.get(operator).get_attr("TOpPattern") in POINTWISE
+
+
 def _convolution(
     pattern: ConvolutionPattern | None,
     call: relay.Call,
@@ -299,7 +323,7 @@ def _convolution(
     if pattern is None:
         return None
     operand = _operand_name(call.args[pattern.data], index_of, names)
-    return describe_convolution(pattern, call, operand) if operand is not None else None
+    return None if operand is None else pattern.described(operand)
 
 
 def _operand_name(

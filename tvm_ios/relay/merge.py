@@ -12,22 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_ios.core.convolution_pattern import IN_BLOCKS, ConvolutionPattern
 from tvm_ios.core.merge_outputs import MergeOutputs
-from tvm_ios.core.merge_rule import MergedConvolution, merge_convolutions
+from tvm_ios.core.merge_rule import MergedConvolution
 from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
-from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.merge_effects import stage_outputs
-from tvm_ios.plan.merged_weight import merged_weight
+from tvm_ios.plan.merged_convolution import merged_arguments, merged_geometry, pattern_of
 from tvm_ios.relay.constants import constant, values_of
+from tvm_ios.relay.dataflow import is_call_of, rebuild
 from tvm_ios.relay.extract import Extraction
-from tvm_ios.relay.functions.convolution import ConvolutionPattern
 from tvm_ios.relay.functions.primitive import call_attribute
-from tvm_ios.relay.functions.stored_types import with_stored_types
+from tvm_ios.relay.functions.stored_types import computed_in_float32, with_stored_types
 from tvm_ios.relay.transforms.bfloat16 import rounded_constant
 
 __all__ = [
@@ -50,18 +49,12 @@ def merged_kernels(
     extraction: Extraction, outputs: MergeOutputs, operand: relay.Expr
 ) -> MergedKernels:
     """Kernels of a merge stage that read ``operand``."""
-    members = outputs.members
-    operators = [extraction.graph.operators[index] for index in members]
-    try:
-        geometry = merge_convolutions([operator.convolution for operator in operators])
-    except ScheduleError as error:
-        names = ", ".join(operator.name for operator in operators)
-        raise ScheduleError(f"stage of {names}: {error}") from error
+    members, graph = outputs.members, extraction.graph
+    geometry = merged_geometry(graph, members)
     calls = [extraction.calls[index] for index in members]
-    patterns = [_pattern(extraction, index) for index in members]
+    patterns = [pattern_of(graph, extraction.patterns, index) for index in members]
     convolution = _merged_call(calls, patterns, geometry, operand)
-    block = int(patterns[0].convolution.checked_type.shape[4]) if patterns[0].packed else 1
-    axis = patterns[0].channel_axis
+    block, axis = patterns[0].block, patterns[0].channel_axis
     output = _with_channels(calls[0].checked_type, axis, geometry.out_channels // block)
     slices = {
         index: _slice_call(
@@ -83,21 +76,13 @@ def merge_stage_module(extraction: Extraction, members: Sequence[int]) -> tvm.IR
     ``main`` takes the shared operand and returns what others in the network read: the concatenation
     that the merged convolution computes, if any, then slices for members, in order.
     """
-    data = _pattern(extraction, members[0]).data
+    data = pattern_of(extraction.graph, extraction.patterns, members[0]).data
     operand = relay.Var("operand", extraction.calls[members[0]].args[data].checked_type)
     outputs = stage_outputs(extraction, members)
     kernels = merged_kernels(extraction, outputs, operand)
     whole = [] if outputs.whole is None else [kernels.convolution]
     main = relay.Function([operand], relay.Tuple([*whole, *kernels.slices.values()]))
     return relay.transform.InferType()(tvm.IRModule.from_expr(main))
-
-
-def _pattern(extraction: Extraction, index: int) -> ConvolutionPattern:
-    pattern = extraction.patterns[index]
-    if pattern is None:
-        name = extraction.graph.operators[index].name
-        raise ScheduleError(f"operator {name!r} is no convolution that can be merged")
-    return pattern
 
 
 def _merged_call(
@@ -107,68 +92,46 @@ def _merged_call(
     operand: relay.Expr,
 ) -> relay.Call:
     """Call of a fused function like the first member's, with wider weights."""
-    first, pattern = calls[0], patterns[0]
-    function = pattern.stored.computed
+    first, data = calls[0], patterns[0].data
+    stored = computed_in_float32(first.op)
+    function = stored.computed
     arguments = list(first.args)
     parameters = [relay.Var(old.name_hint, old.checked_type) for old in function.params]
-    arguments[pattern.data] = operand
-
-    def replace(position: int, array: np.ndarray) -> None:
-        arguments[position] = constant(array)
+    arguments[data] = operand
+    fixed = [
+        {index: values_of(call.args[index]) for index in (pattern.weight, *pattern.channelwise)}
+        for call, pattern in zip(calls, patterns, strict=True)
+    ]
+    for position, array in merged_arguments(patterns, fixed, geometry).items():
+        made = constant(array)
+        low = stored.parameters.get(position) == IN_BFLOAT16
+        arguments[position] = rounded_constant(made) if low else made
         old = function.params[position]
         type_ = relay.TensorType(array.shape, old.checked_type.dtype)
         parameters[position] = relay.Var(old.name_hint, type_)
-
-    weights = [values_of(call.args[own.weight]) for call, own in zip(calls, patterns, strict=True)]
-    replace(pattern.weight, merged_weight(weights, geometry, pattern.kernel_axes))
-    if pattern.stored.parameters.get(pattern.weight) == IN_BFLOAT16:
-        arguments[pattern.weight] = rounded_constant(arguments[pattern.weight])
-    for step, position in enumerate(pattern.channelwise):
-        values = [
-            call.args[own.channelwise[step]].data.numpy()
-            for call, own in zip(calls, patterns, strict=True)
-        ]
-        replace(position, np.concatenate(values, axis=_channel_axis(pattern, values[0])))
-    body = _merged_body(function, pattern, parameters, geometry)
-    stored = pattern.stored
+    body = _merged_body(function, parameters, geometry)
     whole = with_stored_types(_fused(parameters, body), stored.parameters, stored.result)
     return relay.Call(whole, arguments)
 
 
-def _channel_axis(pattern: ConvolutionPattern, value: np.ndarray) -> int:
-    """Axis of a per-channel argument with channels, or blocks of them."""
-    if value.ndim == 1:
-        return 0
-    return pattern.channel_axis - (len(pattern.convolution.checked_type.shape) - value.ndim)
-
-
 def _merged_body(
-    function: relay.Function,
-    pattern: ConvolutionPattern,
-    parameters: list[relay.Var],
-    geometry: MergedConvolution,
+    function: relay.Function, parameters: list[relay.Var], geometry: MergedConvolution
 ) -> relay.Expr:
-    new: dict[relay.Expr, relay.Expr] = dict(zip(function.params, parameters, strict=True))
-    old = pattern.convolution
-    make = relay.nn.contrib_conv2d_nchwc if pattern.packed else relay.nn.conv2d
-    new[old] = make(
-        parameters[pattern.data],
-        parameters[pattern.weight],
-        strides=call_attribute(old, "strides"),
-        padding=geometry.padding,
-        dilation=call_attribute(old, "dilation"),
-        groups=1,
-        channels=geometry.out_channels,
-        kernel_size=geometry.kernel,
-        data_layout=call_attribute(old, "data_layout"),
-        kernel_layout=call_attribute(old, "kernel_layout"),
-        out_layout=call_attribute(old, "out_layout"),
-        out_dtype=call_attribute(old, "out_dtype"),
-    )
-    for step in pattern.steps:
-        arguments = [new.get(argument, argument) for argument in step.args]
-        new[step] = relay.Call(step.op, arguments, step.attrs, step.type_args)
-    return new[function.body]
+    def widen(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if not is_call_of(call, "nn.conv2d", IN_BLOCKS):
+            return relay.Call(call.op, arguments, call.attrs, call.type_args)
+        make = relay.nn.conv2d if is_call_of(call, "nn.conv2d") else relay.nn.contrib_conv2d_nchwc
+        kept = ("strides", "dilation", "data_layout", "kernel_layout", "out_layout", "out_dtype")
+        return make(
+            *arguments,
+            padding=geometry.padding,
+            groups=1,
+            channels=geometry.out_channels,
+            kernel_size=geometry.kernel,
+            **{name: call_attribute(call, name) for name in kept},
+        )
+
+    return rebuild(function.body, dict(zip(function.params, parameters, strict=True)), widen)
 
 
 def _with_channels(type_: tvm.ir.TensorType, axis: int, channels: int) -> tvm.ir.TensorType:

@@ -51,8 +51,17 @@ def from_json(hint: Any, text: str, name: str) -> Any:
     return _read(hint, parse_json(text, name), whole=False)
 
 
-def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) -> NounT:
-    """A dataclass read from a stored value; ``whole`` demands fields that have defaults, too."""
+def noun_from(
+    kind: type[NounT],
+    stored: StoredValue,
+    *,
+    whole: bool = False,
+    **readers: Callable[[StoredValue], Any],
+) -> NounT:
+    """A dataclass read from a stored value; ``whole`` demands fields that have defaults, too.
+
+    ``readers`` read the values of some fields, by name, in place of their type hints.
+    """
     hints = _hints(cast("Hashable", kind))
     stored.only(*hints)
     required = {
@@ -64,7 +73,8 @@ def noun_from(kind: type[NounT], stored: StoredValue, *, whole: bool = False) ->
     for name, hint in hints.items():
         found = stored.field(name) if name in required else stored.optional_field(name)
         if found is not None:
-            read[name] = _read(hint, found, whole)
+            own = readers.get(name)
+            read[name] = _read(hint, found, whole) if own is None else own(found)
     return kind(**read)
 
 

@@ -81,6 +81,11 @@ class StoredValue:
                 )
         return self
 
+    def without(self, *names: str) -> StoredValue:
+        """The object without these fields."""
+        kept = {name: each.value for name, each in self.fields().items() if name not in names}
+        return StoredValue(kept, self.where, self.is_root)
+
     def rows(self, count: int | None = None) -> list[StoredValue]:
         """The entries of a list; refused if their number is not `count`, where given."""
         if not isinstance(self.value, list):

@@ -85,7 +85,7 @@ def call(backend: str, name: str, later_s: float) -> dict[str, Any]:
     torch.manual_seed(0)
     module, example = SUBJECTS[name]()
     ended: list[float] = []
-    logger = logging.getLogger("tvm_ios.pytorch.improving")
+    logger = logging.getLogger("tvm_ios.pytorch.relay_graph")
     logger.setLevel(logging.INFO)
 
     def heard(told: logging.LogRecord) -> bool:

@@ -11,10 +11,9 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from tests.jobs.core.test_machine_of_states import Jobs
 from tvm_ios.jobs.core.job_table import JobTable
-from tvm_ios.jobs.core.leases import Leases
+from tvm_ios.jobs.core.leases import Leases, Requests
 from tvm_ios.jobs.core.occupancy import Occupancy
 from tvm_ios.jobs.core.policies import PolicyName
-from tvm_ios.jobs.core.requests import Requests
 from tvm_ios.jobs.core.scheduler import Scheduler
 
 LOOK = settings(

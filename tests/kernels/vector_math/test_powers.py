@@ -7,7 +7,7 @@ import pytest
 from tvm import tir
 
 from tests.kernels.vector_math.conftest import targets
-from tvm_ios.kernels.vector_math.powers import POWERS
+from tvm_ios.kernels.vector_math.functions import POWERS
 
 
 @pytest.mark.parametrize("target", targets())

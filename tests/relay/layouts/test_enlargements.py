@@ -11,7 +11,7 @@ from tests.relay_modules import typed
 from tests.stock import stock_outputs
 from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
-from tvm_ios.relay.layouts.enlargements import lay_out_small_images
+from tvm_ios.relay.layouts.image_form import lay_out_small_images
 
 SHAPE = (1, 4, 5, 3)
 

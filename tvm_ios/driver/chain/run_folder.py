@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -87,16 +86,11 @@ class RunReport:
                     f"the run has version {version}, this tvm-ios reads {RUN_VERSION}; save it "
                     "again"
                 )
-            return cls(
-                run_id=data.field("run_id").text(),
-                model=data.field("model").text(),
-                target=data.field("target").text(),
-                lanes=data.field("lanes").whole(least=1),
-                inputs=data.field("inputs").texts(),
-                logs=data.field("logs").texts(),
-                context=noun_from(BenchmarkContext, data.field("context"), whole=True),
-                latency=data.field("latency").or_none(partial(noun_from, Latency, whole=True)),
-                service_level=data.field("service_level").or_none(ServiceLevel.from_record),
+            return noun_from(
+                cls,
+                data.without("version"),
+                whole=True,
+                service_level=lambda level: level.or_none(ServiceLevel.from_record),
             )
         except UnreadableValueError as error:
             raise ArtifactError(f"{error}; save the run again") from error

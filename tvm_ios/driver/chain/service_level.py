@@ -66,12 +66,7 @@ class ServiceLevel:
     @classmethod
     def from_record(cls, record: StoredValue) -> Self:
         """Service level in the data of :meth:`as_record`."""
-        rows = record.field("answers").rows()
-        return cls(
-            sla_ms=record.field("sla_ms").number(),
-            answers=tuple(noun_from(Answer, row, whole=True) for row in rows),
-            notes=record.field("notes").texts(),
-        )
+        return noun_from(cls, record.without("met"), whole=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -92,20 +91,12 @@ class CellResult:
                     f"the result has version {version}, this tvm-ios reads {RESULT_VERSION}; "
                     "delete it, and run the grid again"
                 )
-            return cls(
-                cell_id=data.field("cell_id").text(),
-                parameters={n: each.value for n, each in data.field("parameters").fields().items()},
-                repeat=data.field("repeat").whole(least=1),
-                status=data.field("status").member(CellStatus),
-                seconds=data.field("seconds").number(),
-                taken_at=data.field("taken_at").text(),
-                commit=data.field("commit").text(),
-                machine=data.field("machine").text(),
-                message=data.field("message").text(),
-                trials=data.field("trials").whole(),
-                failures=data.field("failures").whole(),
-                report=data.field("report").or_none(_report),
-                job=data.field("job").or_none(partial(noun_from, JobFacts, whole=True)),
+            return noun_from(
+                cls,
+                data.without("version"),
+                whole=True,
+                parameters=lambda each: {n: one.value for n, one in each.fields().items()},
+                report=lambda each: each.or_none(_report),
             )
         except UnreadableValueError as error:
             raise ArtifactError(f"{error}; delete it, and run the grid again") from error

@@ -15,10 +15,7 @@ import tvm
 from tvm import tir
 
 from tvm_ios.kernels.lowering_context import lowering_with
-from tvm_ios.kernels.vector_math.error_function import erf
-from tvm_ios.kernels.vector_math.exponentials import exp, sigmoid, tanh
-from tvm_ios.kernels.vector_math.logarithm import log
-from tvm_ios.kernels.vector_math.powers import POWERS, rsqrt
+from tvm_ios.kernels.vector_math.functions import POWERS, erf, exp, log, rsqrt, sigmoid, tanh
 from tvm_ios.kernels.vector_math.steps import Steps
 
 __all__ = [

@@ -6,11 +6,16 @@ Estimates come from what the call measured so far: how long its first model took
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import least_rounds
 from tvm_ios.profile.race import looks_s, race_s, round_s
 from tvm_ios.report.contestants import GIVEN, Contestant
+from tvm_ios.search.baselines import sequential_schedule
+from tvm_ios.search.result import SearchResult
+from tvm_ios.support.time_budget import Reserve, TimeBudget
 
 __all__ = [
     "LISTS_S",
@@ -19,6 +24,8 @@ __all__ = [
     "fitting",
     "least_race_s",
     "race_reserve_s",
+    "set_aside_for_end",
+    "unsearched",
     "ways_s",
 ]
 
@@ -45,6 +52,8 @@ _BYTES_A_S = 100_000_000
 """Bytes of parameters that are linked and written in a second."""
 _REPORT_S = 0.3
 """Seconds to write a report and to store it, about."""
+CONTESTANTS = 4
+"""Contestants that a last race usually has."""
 
 
 def file_s(link_s: float, parameter_bytes: int) -> float:
@@ -100,3 +109,29 @@ def ways_s(
 ) -> float:
     """Seconds to trace networks, one for each way of operators, and to race as many choices."""
     return ways * made_s + traced_s + least_race_s(run_ns, options, contestants=ways)
+
+
+def set_aside_for_end(
+    budget: TimeBudget, sequential_ns: int, compare: CompareOptions, *, made_s: float
+) -> None:
+    """Set time aside for lists and the last race, whose contestants take ``made_s`` to compile."""
+    if not budget.is_limited:
+        return
+    budget.set_aside(Reserve.RACE, 0.0)
+    race_s = race_reserve_s(
+        budget.spare_s, sequential_ns, compare, contestants=CONTESTANTS, made_s=made_s
+    )
+    budget.set_aside(Reserve.RACE, race_s)
+    budget.set_aside(Reserve.LISTS, LISTS_S)
+
+
+def unsearched(graph: OperatorGraph, sequential_ns: int) -> SearchResult:
+    """Sequential order in place of what a search would have found."""
+    order = replace(sequential_schedule(graph), scheduler="ios", latency_ns=sequential_ns)
+    return SearchResult(
+        schedule=order,
+        latency_ns=sequential_ns,
+        sequential_ns=sequential_ns,
+        blocks=(),
+        seconds=0.0,
+    )

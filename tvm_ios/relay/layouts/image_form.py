@@ -9,11 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
+from tvm import relay
 
 from tvm_ios.core.image_layouts import CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ModelError
+from tvm_ios.relay.dataflow import (
+    copy_call,
+    graph_order,
+    is_call_of,
+    readers_of,
+    rebuild,
+    with_body,
+)
+from tvm_ios.relay.functions.primitive import call_attribute, type_bytes
 from tvm_ios.relay.inputs import CheckedModule
-from tvm_ios.relay.layouts.enlargements import lay_out_small_images
 from tvm_ios.relay.layouts.places import convolutions_of
 from tvm_ios.relay.transforms.bound_model import bound_model, in_parts
 from tvm_ios.relay.transforms.channel_padding import pad_channels
@@ -21,7 +30,20 @@ from tvm_ios.relay.transforms.conversion import lay_out
 from tvm_ios.relay.transforms.transposed_convolution import convolve_transposed
 from tvm_ios.relay.transforms.whole_transposed import keep_transposed_whole
 
-__all__ = ["in_form", "with_written"]
+__all__ = ["in_form", "lay_out_small_images", "with_written"]
+
+ENLARGEMENT = "image.resize2d"
+KEPT = (
+    "size",
+    "roi",
+    "method",
+    "coordinate_transformation_mode",
+    "rounding_method",
+    "cubic_alpha",
+    "cubic_exclude",
+    "extrapolation_value",
+)
+"""Attributes of an enlargement beside its layout."""
 
 
 def in_form(
@@ -65,3 +87,39 @@ def in_form(
 def with_written(bound: tvm.IRModule, written: tuple[int, ...]) -> tvm.IRModule:
     """Bound module with these transposed convolutions, by number, written as convolutions."""
     return convolve_transposed(CheckedModule(bound), {}, written)[0] if written else bound
+
+
+def lay_out_small_images(module: tvm.IRModule) -> tvm.IRModule:
+    """Typed module whose enlarged images have the layout of their only reader.
+
+    TVM lets an enlargement follow the layout of its data, and lays the result out anew; its data
+    are smaller.
+    """
+    body = module["main"].body
+    order = graph_order(body)
+    readers = readers_of(order)
+    late = {each for each in order if is_call_of(each, "layout_transform") and _is_late(each)}
+    late = {each for each in late if len(readers[each.args[0]]) == 1}
+    if not late:
+        return module
+
+    def rewritten(call: relay.Call, arguments: list[relay.Expr]) -> relay.Expr:
+        if call not in late:
+            return copy_call(call, arguments)
+        source, wanted = (str(call_attribute(call, f"{end}_layout")) for end in ("src", "dst"))
+        (enlarged,) = arguments
+        attributes = {name: call_attribute(enlarged, name) for name in KEPT}
+        data = relay.layout_transform(enlarged.args[0], source, wanted)
+        return relay.image.resize2d(data, layout=wanted, **attributes)
+
+    return with_body(module, rebuild(body, {}, rewritten))
+
+
+def _is_late(call: relay.Call) -> bool:
+    """True if a call lays out images anew that an operator has enlarged just before."""
+    (value,) = call.args
+    return (
+        is_call_of(value, ENLARGEMENT)
+        and not call_attribute(value, "out_dtype")
+        and type_bytes(value.checked_type) > type_bytes(value.args[0].checked_type)
+    )

@@ -23,7 +23,6 @@ from tvm_ios.plan.verify import verify_plan
 from tvm_ios.runtime.artifact.factory import KernelFactory
 from tvm_ios.runtime.artifact.footer import Footer, append_footer, read_footer
 from tvm_ios.runtime.artifact.identity import ArtifactIdentity, needed_features, read_processor
-from tvm_ios.runtime.artifact.library_code import native_code
 from tvm_ios.runtime.artifact.new_artifact import new_artifact
 from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.artifact.story import ModelStory
@@ -35,10 +34,10 @@ from tvm_ios.runtime.base.tvm_names import IS_FFI, data_address, empty, linkers
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
-from tvm_ios.runtime.libraries.known import read_call
+from tvm_ios.runtime.libraries.known import find_library, read_call
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.processor import ThisProcessor
-from tvm_ios.runtime.libraries.protocol import FactStore
+from tvm_ios.runtime.libraries.protocol import CallProgram, FactStore
 
 __all__ = ["export_artifact", "load", "parameters_in", "plan_in"]
 
@@ -68,7 +67,7 @@ def export_artifact(
         addons.append(str(STREAMS_SOURCE.as_object()))
     identity = _identity(factory.target, plan)
     with new_artifact(path) as library:
-        objects, program = native_code(plan)
+        objects, program = _native_code(plan)
         addons += map(str, objects)
         factory.export_library(str(library), fcompile=linkers().create_shared, addons=addons)
         options = LaneOptions()
@@ -254,3 +253,18 @@ def _device_target(target: Any) -> tvm.target.Target:
         return target
     targets = target.values() if hasattr(target, "values") else target
     return next(tvm.target.Target(entry) for entry in targets)
+
+
+def _native_code(plan: ExecutionPlan) -> tuple[list[Path], CallProgram | None]:
+    """Object files of the operator libraries of a plan, and the calls of the only one for C.
+
+    None where no library or several compute, and where only Python makes the calls ready.
+    """
+    calls = [launch.call for launch in plan.launches if launch.call is not None]
+    found = map(find_library, sorted({call.library.key for call in calls}))
+    libraries = [library for library in found if library is not None]
+    objects = [library.native_object() for library in libraries]
+    program = None
+    if len(libraries) == 1 and objects[0] is not None:
+        program = libraries[0].program([call.descriptor for call in calls])
+    return [path for path in objects if path is not None], program

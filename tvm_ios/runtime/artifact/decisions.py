@@ -13,8 +13,8 @@ from typing import Self
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.image_layouts import CHANNELS_LAST
-from tvm_ios.core.matching.transfer import transferred
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.transfer import transferred
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import GraphError, ScheduleError
 from tvm_ios.support.json_nouns import noun_from, noun_record

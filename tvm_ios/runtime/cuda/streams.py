@@ -19,7 +19,7 @@ from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram, order_on_st
 from tvm_ios.plan.trace import TraceEvent
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.loaded_plan import Kernel, LoadedPlan
-from tvm_ios.runtime.cuda.failures import explain
+from tvm_ios.runtime.cuda.errors import explain
 from tvm_ios.runtime.cuda.native_streams import (
     NO_STEP,
     NativeStreams,

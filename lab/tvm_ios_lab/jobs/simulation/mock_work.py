@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_ios.errors import DeviceLostError
-from tvm_ios.jobs.called_work import CalledWork
 from tvm_ios.jobs.core.job_state import JobSpec
-from tvm_ios.jobs.job_gate import JobGate
+from tvm_ios.jobs.order import CalledWork
+from tvm_ios.jobs.tune_work import JobGate
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.stage_gate import JobProgress, StageKind
 from tvm_ios_lab.jobs.simulation.mock_job import MockJob, MockStage

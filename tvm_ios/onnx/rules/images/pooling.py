@@ -10,18 +10,10 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.rules.images.window_places import greatest_places
 from tvm_ios.onnx.rules.images.windows import Window, window_of
 from tvm_ios.onnx.values import dtype_of, extents, require_constant, required
 
-__all__ = [
-    "average",
-    "global_norm",
-    "greatest",
-    "norm",
-    "scattered",
-    "whole",
-]
+__all__ = ["average", "global_norm", "greatest", "norm", "scattered", "whole"]
 
 _IMAGES = 4
 """Rank at which a pooling of whole images has kernels of its own."""
@@ -37,7 +29,7 @@ def greatest(node: ir.Node, op: Builder) -> Outputs:
     if len(node.outputs) == 1:
         return made
     by_column = node.attributes.get_int("storage_order", 0) == 1
-    return [made, greatest_places(required(node), window, op, by_column=by_column)]
+    return [made, _greatest_places(required(node), window, op, by_column=by_column)]
 
 
 @rule("AveragePool")
@@ -158,3 +150,39 @@ def _root(value: ir.Value, power: int, op: Builder, dtype: np.dtype[Any]) -> ir.
     if power == 2:
         return op.op("Sqrt", value)
     return value if power == 1 else op.op("Pow", value, op.const(1 / power, dtype))
+
+
+def _greatest_places(value: ir.Value, window: Window, op: Builder, *, by_column: bool) -> ir.Value:
+    """Places of the greatest values, counted through the whole tensor; the first of several."""
+    batch, channels, *image = extents(value)
+    rows, size = batch * channels, int(np.prod(image))
+    table = _places(window)
+    count, width = table.shape
+    flat = op.op("Reshape", value, op.const([rows, size]))
+    windows = op.op("Gather", flat, op.const(table), axis=1)
+    which = op.op("ArgMax", windows, axis=2, keepdims=0)
+    entry = op.op("Add", which, op.const(np.arange(count) * width))
+    if by_column:
+        table = np.ravel_multi_index(np.unravel_index(table, image), image, order="F")
+    within = op.op("Gather", op.const(table.ravel()), entry, axis=0)
+    index = op.op("Add", within, op.const(np.arange(rows)[:, None] * size))
+    return op.op("Reshape", index, op.const([batch, channels, *map(int, window.counts)]))
+
+
+def _places(window: Window) -> Any:
+    """Places of a window's elements in the image, ``[windows, elements]``.
+
+    One beyond the image is that of the window's first element within, which changes no maximum.
+    """
+    rank = len(window.image)
+    place, within = np.zeros((), "int64"), np.array(True)
+    for axis, extent in enumerate(window.image):
+        steps = np.arange(window.counts[axis])[:, None] * window.strides[axis]
+        row = steps - window.begins[axis] + np.arange(window.kernel[axis]) * window.dilations[axis]
+        row = np.expand_dims(row, [a for a in range(2 * rank) if a not in (axis, rank + axis)])
+        place = place * extent + np.clip(row, 0, extent - 1)
+        within = within & (row >= 0) & (row < extent)
+    shape = (int(window.counts.prod()), int(window.kernel.prod()))
+    place, within = place.reshape(shape), within.reshape(shape)
+    first = np.take_along_axis(place, within.argmax(1)[:, None], 1)
+    return np.where(within, place, first)

@@ -5,7 +5,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.functions.convolution import describe_convolution, match_convolution
+from tvm_ios.relay.extract import convolution_pattern
 
 DATA = (1, 4, 6, 6)
 
@@ -23,15 +23,21 @@ def constant(*shape):
     return relay.const(np.zeros(shape, "float32"))
 
 
-def described(nets, function, *arguments):
-    call = relay.Call(function, list(arguments))
-    return describe_convolution(match_convolution(function), call, "operand")
+def matched(function):
+    data, *others = function.params
+    fixed = [constant(*map(int, each.checked_type.shape)) for each in others]
+    return convolution_pattern(relay.Call(function, [data, *fixed]))
+
+
+def described(function, *arguments):
+    pattern = convolution_pattern(relay.Call(function, list(arguments)))
+    return None if pattern is None else pattern.described("operand")
 
 
 def test_a_bare_convolution(nets):
     data, weight = parts()
     function = nets.fused(conv(data, weight, strides=(2, 1), padding=(1, 0)), data, weight)
-    facts = described(nets, function, relay.var("x", shape=DATA), constant(8, 4, 3, 3))
+    facts = described(function, relay.var("x", shape=DATA), constant(8, 4, 3, 3))
     assert facts.input_shape == (4, 6, 6)
     assert facts.out_channels == 8
     assert facts.kernel == (3, 3)
@@ -49,8 +55,8 @@ def test_bias_and_activation_in_either_form(nets):
     wide = relay.var("wide", shape=(8, 1, 1))
     by_operator = relay.nn.relu(relay.nn.bias_add(conv(data, weight), bias))
     by_addition = relay.nn.relu(conv(data, weight) + wide)
-    assert match_convolution(nets.fused(by_operator, data, weight, bias)).channelwise == (2,)
-    match = match_convolution(nets.fused(by_addition, data, weight, wide))
+    assert matched(nets.fused(by_operator, data, weight, bias)).channelwise == (2,)
+    match = matched(nets.fused(by_addition, data, weight, wide))
     assert match.channelwise == (2,)
     assert match.epilogue == "add(%, channels[3]:float32) -> float32; nn.relu(%) -> float32"
 
@@ -62,17 +68,17 @@ def test_channels_may_be_last(nets):
     for shape, axis in (((8,), -1), ((8,), 3)):
         bias = relay.var("bias", shape=shape)
         function = nets.fused(relay.nn.bias_add(value, bias, axis=axis), data, weight, bias)
-        assert match_convolution(function).channelwise == (2,)
+        assert matched(function).channelwise == (2,)
     for shape in ((8,), (1, 8), (1, 1, 8), (1, 1, 1, 8)):
         wide = relay.var("wide", shape=shape)
-        pattern = match_convolution(nets.fused(value + wide, data, weight, wide))
+        pattern = matched(nets.fused(value + wide, data, weight, wide))
         assert (pattern.channelwise, pattern.channel_axis) == ((2,), 3)
         assert pattern.kernel_axes == (3, 0, 1)
     for shape in ((5, 1), (1, 6, 1, 1)):
         other = relay.var("other", shape=shape)
-        assert match_convolution(nets.fused(value + other, data, weight, other)) is None
+        assert matched(nets.fused(value + other, data, weight, other)) is None
     function = nets.fused(value, data, weight)
-    facts = described(nets, function, relay.var("x", shape=(1, 6, 5, 4)), constant(3, 1, 4, 8))
+    facts = described(function, relay.var("x", shape=(1, 6, 5, 4)), constant(3, 1, 4, 8))
     assert (facts.input_shape, facts.out_channels, facts.kernel) == ((4, 6, 5), 8, (3, 1))
     assert facts.layout == "NHWC/HWIO//float32/float32/float32"
 
@@ -82,7 +88,7 @@ def test_attributes_and_scalars_of_steps_are_part_of_the_epilogue(nets):
     for bound, factor in ((6.0, 2.0), (6.0, 3.0), (5.0, 2.0)):
         data, weight = parts()
         body = relay.clip(conv(data, weight) * relay.const(factor), 0.0, bound)
-        epilogues.add(match_convolution(nets.fused(body, data, weight)).epilogue)
+        epilogues.add(matched(nets.fused(body, data, weight)).epilogue)
     assert len(epilogues) == 3
 
 
@@ -102,34 +108,34 @@ def test_a_blocked_convolution(nets):
     )
     function = nets.fused(body + bias, data, weight, bias)
     fixed = [constant(3, 2, 3, 3, 4, 8), constant(3, 1, 1, 8)]
-    facts = described(nets, function, data, *fixed)
+    facts = described(function, data, *fixed)
     assert facts.input_shape == (8, 6, 6)
     assert facts.out_channels == 24
     assert facts.layout == "NCHW4c/OIHW4i8o/NCHW8c/float32/float32/float32"
-    assert match_convolution(function).channelwise == (2,)
+    assert matched(function).channelwise == (2,)
 
 
 def test_a_residual_sum_is_no_plain_convolution(nets):
     data, weight = parts()
     other = relay.var("other", shape=(1, 8, 6, 6))
-    assert match_convolution(nets.fused(conv(data, weight) + other, data, weight, other)) is None
+    assert matched(nets.fused(conv(data, weight) + other, data, weight, other)) is None
 
 
 def test_work_before_the_convolution_is_no_plain_convolution(nets):
     data, weight = parts()
-    assert match_convolution(nets.fused(conv(relay.tanh(data), weight), data, weight)) is None
+    assert matched(nets.fused(conv(relay.tanh(data), weight), data, weight)) is None
 
 
 def test_work_that_is_not_pointwise_is_no_plain_convolution(nets):
     data, weight = parts()
     body = relay.nn.max_pool2d(conv(data, weight), (2, 2))
-    assert match_convolution(nets.fused(body, data, weight)) is None
+    assert matched(nets.fused(body, data, weight)) is None
 
 
 def test_a_convolution_read_twice_is_no_plain_convolution(nets):
     data, weight = parts()
     value = conv(data, weight)
-    assert match_convolution(nets.fused(value + relay.tanh(value), data, weight)) is None
+    assert matched(nets.fused(value + relay.tanh(value), data, weight)) is None
 
 
 def test_other_layouts_are_left_alone(nets):
@@ -138,13 +144,13 @@ def test_other_layouts_are_left_alone(nets):
     body = relay.nn.conv2d(
         data, weight, kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="OHWI"
     )
-    assert match_convolution(nets.fused(body, data, weight)) is None
+    assert matched(nets.fused(body, data, weight)) is None
 
 
 def test_groups_are_reported(nets):
     data, weight = relay.var("data", shape=DATA), relay.var("weight", shape=(8, 2, 3, 3))
     function = nets.fused(conv(data, weight, groups=2), data, weight)
-    assert described(nets, function, relay.var("x", shape=DATA), constant(8, 2, 3, 3)).groups == 2
+    assert described(function, relay.var("x", shape=DATA), constant(8, 2, 3, 3)).groups == 2
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -152,12 +158,12 @@ def test_only_constant_weights_can_be_merged(nets, fixed):
     data, weight = parts()
     function = nets.fused(conv(data, weight), data, weight)
     given = constant(8, 4, 3, 3) if fixed else relay.var("w", shape=(8, 4, 3, 3))
-    assert (described(nets, function, relay.var("x", shape=DATA), given) is not None) == fixed
+    assert (described(function, relay.var("x", shape=DATA), given) is not None) == fixed
 
 
 def test_what_is_no_convolution(nets):
     data = relay.var("data", shape=DATA)
-    assert match_convolution(nets.fused(relay.tanh(data), data)) is None
+    assert matched(nets.fused(relay.tanh(data), data)) is None
 
 
 def test_weights_that_numpy_has_no_type_for_are_not_merged(nets):
@@ -165,4 +171,4 @@ def test_weights_that_numpy_has_no_type_for_are_not_merged(nets):
     data, weight = relay.var("data", shape=DATA, **kind), relay.var("w", shape=(8, 4, 3, 3), **kind)
     function = nets.fused(conv(data, weight), data, weight)
     values = relay.Constant(tvm.nd.empty((8, 4, 3, 3), "bfloat16"))
-    assert described(nets, function, relay.var("x", shape=DATA, **kind), values) is None
+    assert described(function, relay.var("x", shape=DATA, **kind), values) is None

@@ -9,7 +9,7 @@ from tvm import relax
 from tests.relax.networks import TARGET, Network
 from tvm_ios.core.fused_function import FusedFunction, PrimitiveCall, TensorType
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
-from tvm_ios.relax.convolution import describe_convolution, match_convolution
+from tvm_ios.relax.extract import convolution_pattern
 from tvm_ios.relax.prepare import prepare
 
 OP = relax.op
@@ -37,7 +37,7 @@ def function_of(
 
 def matched(function: FusedFunction, *, data=None):
     constants = [np.zeros(each.shape, "float32") for each in function.parameters[1:]]
-    return match_convolution(function, [data, *constants])
+    return convolution_pattern(function, [data, *constants])
 
 
 BLOCKED = ("NCHW4c", "OIHW4i4o", "NCHW4c")
@@ -48,9 +48,9 @@ PLAIN = ("NCHW", "OIHW", "NCHW")
 def test_blocks_of_channels():
     pattern = matched(function_of(SHAPES, BLOCKED, bias=2))
     assert (pattern.channel_axis, pattern.block, pattern.kernel_axes) == (1, 4, (0, 2, 3))
-    convolution = describe_convolution(pattern, "x")
+    convolution = pattern.described("x")
     assert (convolution.input_shape, convolution.out_channels) == ((8, 5, 6), 12)
-    assert convolution.epilogue == "add(%, channels[5]:float32, ()) -> float32"
+    assert convolution.epilogue == "add(%, channels[5]:float32) -> float32"
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,10 @@ def test_other_functions_have_no_pattern(function):
     assert matched(function) is None
 
 
-def test_a_constant_image_and_no_note_have_no_pattern():
+def test_a_constant_image_has_no_pattern():
     function = function_of([(1, 2, 5, 6), (3, 2, 1, 1)], PLAIN)
     assert matched(function) is not None
     assert matched(function, data=np.zeros((1, 2, 5, 6), "float32")) is None
-    assert match_convolution(None, []) is None
 
 
 def test_a_sum_with_another_tensor_merges_nothing():

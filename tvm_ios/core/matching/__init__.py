@@ -1,1 +1,0 @@
-"""Graphs matched by structure, and schedules that go from one to the other."""
