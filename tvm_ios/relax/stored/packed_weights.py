@@ -22,7 +22,7 @@ from tvm_ios.core.precision.block_weights import (
 from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.stored_type import FAKE_QUANTIZE
 from tvm_ios.kernels.packed_products import Packing, tile_for
-from tvm_ios.relax.convolution import OPERATORS
+from tvm_ios.relax.element_wise import ELEMENT_WISE
 from tvm_ios.relax.extract import Extraction, functions_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.stored.bfloat16 import arguments_of
@@ -31,7 +31,7 @@ from tvm_ios.relax.straight_line import ReadCall
 
 __all__ = ["with_packed_weights"]
 
-FOLLOWING = frozenset({*OPERATORS, FAKE_QUANTIZE, "matmul"})
+FOLLOWING = frozenset({*ELEMENT_WISE, FAKE_QUANTIZE, "matmul"})
 """The product, and operators that are computed on its sums, element by element."""
 
 
