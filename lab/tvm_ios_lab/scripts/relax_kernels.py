@@ -206,6 +206,7 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "transpose of heads": OneKernel(_turned(0, 2, 1, 3), [(1, 128, 12, 64)]),
         "transpose of keys": OneKernel(_turned(0, 2, 3, 1), [(1, 128, 12, 64)]),
         "NCHW to NHWC": OneKernel(_turned(0, 2, 3, 1), [(1, 96, 28, 28)]),
+        "NCHW to NHWC, 3 channels": OneKernel(_turned(0, 2, 3, 1), [(1, 3, 112, 112)]),
         "NHWC to NCHW": OneKernel(_turned(0, 3, 1, 2), [(1, 28, 28, 96)]),
         "max pool 3x3, stride 2": OneKernel(
             lambda x: OP.nn.max_pool2d(x, (3, 3), 2, 1), [(1, 64, 48, 48)]

@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
-from tvm_ios.relax.schedules.strides import Turn, turn_of, turns
+from tvm_ios.relax.schedules.strides import Access, Turn, turn_of, turns
 from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, unfused
 
 __all__ = ["turned"]
@@ -27,9 +27,13 @@ def turned(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
     """Kernel that reads along another axis than it writes, in tiles; None for others."""
     block = inlined(function)
     turn = None if block is None else turn_of(block)
-    if turn is None or min(turn.row.extent, turn.column.extent) < SHORTEST:
+    if turn is None:
         return None
-    root = s_tir.SBlock([], [], [], "root", _loops(turn, lanes))
+    is_short = min(turn.row.extent, turn.column.extent) < SHORTEST
+    loops = _interleaved(turn, lanes) if is_short else _loops(turn, lanes)
+    if loops is None:
+        return None
+    root = s_tir.SBlock([], [], [], "root", loops)
     return function.with_body(s_tir.SBlockRealize([], True, root))
 
 
@@ -91,6 +95,46 @@ def _tile(turn: Turn, places: Mapping[tirx.Var, Value], size: int) -> list[tirx.
         body = tirx.BufferStore(turn.store.buffer, value, turn.written.indices(here))
         steps.append(tirx.For(lane, 0, size, tirx.ForKind.VECTORIZED, body))
     return steps
+
+
+def _interleaved(turn: Turn, lanes: int) -> tirx.Stmt | None:
+    """Loop over vectors of 2 or 3 arrays, such as colours, that become one, or that one becomes.
+
+    None for what is computed with them, and where elements of the one do not lie side by side.
+    """
+    few, many = sorted((turn.row, turn.column), key=lambda axis: axis.extent)
+    count, read = few.extent, turn.read[0]
+    joined = turn.written if few is turn.row else read
+    is_copy = isinstance(turn.store.value, tvm.ir.TensorLoad)
+    if not is_copy or joined.strides[many.variable] != count or many.extent < SHORTEST:
+        return None
+    size = min(lanes, 1 << many.extent.bit_length() - 1)
+    counts = [*(axis.extent for axis in turn.others), -(-many.extent // size)]
+    task = tirx.Var("task", "int64")
+    *numbers, block = unfused(task, counts)
+    places = dict(zip((axis.variable for axis in turn.others), numbers, strict=True))
+    places[many.variable] = tirx.min(block * size, many.extent - size)
+
+    def vectors(access: Access) -> list[list[Value]]:
+        """Indices of a vector of each array, or of as many side by side."""
+        found = []
+        for at in range(count):
+            array, after = (0, at * size) if access is joined else (at, 0)
+            *zeros, begin = access.indices({**places, few.variable: tirx.const(array, "int64")})
+            found.append([*zeros, tirx.Ramp(begin + after, 1, size)])
+        return found
+
+    steps: list[tirx.Stmt] = []
+    loaded = [_bound(tirx.BufferLoad(read.array, at), steps) for at in vectors(read)]
+    order = [number + at * count for number in range(count) for at in range(size)]
+    if joined is not read:
+        order = [order.index(at) for at in range(count * size)]
+    for number, at in enumerate(vectors(turn.written)):
+        chosen = order[number * size : (number + 1) * size]
+        steps.append(tirx.BufferStore(turn.store.buffer, tirx.Shuffle(loaded, chosen), at))
+    is_large = math.prod(counts) * count * size >= LEAST_PARALLEL
+    kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
+    return tirx.For(task, 0, math.prod(counts), kind, tirx.SeqStmt(steps))
 
 
 def _block(extent: int) -> int:
