@@ -156,10 +156,10 @@ def _first(data_layout: str, kernel_layout: str) -> Callable[..., Any]:
     return lambda x: OP.nn.conv2d(x, _weight(*shape), strides=2, padding=1, **layouts)
 
 
-def _resized(method: str) -> Callable[..., Any]:
+def _resized(method: str, layout: str = "NCHW") -> Callable[..., Any]:
     mode = "asymmetric" if method == "nearest_neighbor" else "half_pixel"
     return lambda x: OP.image.resize2d(
-        x, (56, 56), layout="NCHW", method=method, coordinate_transformation_mode=mode
+        x, (56, 56), layout=layout, method=method, coordinate_transformation_mode=mode
     )
 
 
@@ -185,6 +185,9 @@ _TANH = _powers(polynomials.TANH) + 3 + _SMALL_EXP + 3
 _ERF = _powers(polynomials.ERF_NEAR) + 2 + _powers(polynomials.ERF_FAR) + 1 + _SMALL_EXP + 1
 """Steps of erf: both polynomials, since no element takes a branch of its own."""
 
+_BILINEAR = _steps(2, 32, 28, 56) + _steps(2, 32, 56, 56)
+"""Operations of 32 images of 28 x 28 that get 56 x 56: along each row once, then between rows."""
+
 CASES: Mapping[str, OneKernel] = MappingProxyType(
     {
         "softmax, rows of 128": OneKernel(
@@ -203,6 +206,7 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "transpose of heads": OneKernel(_turned(0, 2, 1, 3), [(1, 128, 12, 64)]),
         "transpose of keys": OneKernel(_turned(0, 2, 3, 1), [(1, 128, 12, 64)]),
         "NCHW to NHWC": OneKernel(_turned(0, 2, 3, 1), [(1, 96, 28, 28)]),
+        "NCHW to NHWC, 3 channels": OneKernel(_turned(0, 2, 3, 1), [(1, 3, 112, 112)]),
         "NHWC to NCHW": OneKernel(_turned(0, 3, 1, 2), [(1, 28, 28, 96)]),
         "max pool 3x3, stride 2": OneKernel(
             lambda x: OP.nn.max_pool2d(x, (3, 3), 2, 1), [(1, 64, 48, 48)]
@@ -225,8 +229,9 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "first convolution 3x3, NHWC": OneKernel(
             _first("NHWC", "HWIO"), [(1, 112, 112, 3)], 2 * 32 * 56 * 56 * 27
         ),
-        "resize 2x, bilinear": OneKernel(
-            _resized("linear"), [(1, 32, 28, 28)], _steps(6, 32, 56, 56)
+        "resize 2x, bilinear": OneKernel(_resized("linear"), [(1, 32, 28, 28)], _BILINEAR),
+        "resize 2x, bilinear, NHWC": OneKernel(
+            _resized("linear", "NHWC"), [(1, 28, 28, 32)], _BILINEAR
         ),
         "resize 2x, nearest": OneKernel(_resized("nearest_neighbor"), [(1, 32, 28, 28)]),
         "concat of channels, NHWC": OneKernel(

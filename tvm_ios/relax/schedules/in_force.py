@@ -21,6 +21,7 @@ from tvm_ios.relax.schedules.joined import joined
 from tvm_ios.relax.schedules.packed import packed
 from tvm_ios.relax.schedules.resized import with_known_places
 from tvm_ios.relax.schedules.rows import rows
+from tvm_ios.relax.schedules.shared_rows import with_shared_rows
 from tvm_ios.relax.schedules.sliding import sliding
 from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import turned
@@ -52,7 +53,7 @@ def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRM
 def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.PrimFunc | None:
     """A kernel with loops of ours; None where no rule has any."""
     lanes = _vector_lanes(target)
-    own = (sliding, joined, turned, _by_rules)
+    own = (sliding, joined, turned, with_shared_rows, _by_rules)
     made = packed(function, target) or next(
         (made for rule in own if (made := rule(function, lanes)) is not None), None
     )

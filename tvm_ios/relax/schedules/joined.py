@@ -17,11 +17,10 @@ from tvm.tirx import Expr as Value
 from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
-    Vectors,
     in_order,
+    stored_in_vectors,
     substituted,
     unfused,
-    vectors_of,
 )
 
 __all__ = ["joined"]
@@ -61,16 +60,8 @@ def _piece(
     store: tirx.BufferStore, along: tirx.Var, begin: int, end: int, lanes: int
 ) -> list[tirx.Stmt]:
     """Statements that write some elements of a row, all of which come from the same array."""
-    value = _chosen(store.value, along, begin)
-    steps: list[tirx.Stmt] = []
-    for each in vectors_of(end - begin, lanes) or [Vectors(0, 1, end - begin)]:
-        chunk, lane = (tirx.Var(name, along.ty.dtype) for name in ("chunk", "lane"))
-        at = [(along, chunk * each.lanes + (begin + each.begin) + lane)]
-        indices = [substituted(index, at) for index in store.indices]
-        body: tirx.Stmt = tirx.BufferStore(store.buffer, substituted(value, at), indices)
-        body = tirx.For(lane, 0, each.lanes, tirx.ForKind.VECTORIZED, body)
-        steps.append(tirx.For(chunk, 0, each.count, tirx.ForKind.SERIAL, body))
-    return steps
+    made = tirx.BufferStore(store.buffer, _chosen(store.value, along, begin), store.indices)
+    return stored_in_vectors(made, along, range(begin, end), lanes)
 
 
 def _begins(value: Value, along: tirx.Var) -> list[int]:

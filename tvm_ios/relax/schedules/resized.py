@@ -15,10 +15,10 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.tiles import PLACES, loads_of, only_store, substituted, uses
+from tvm_ios.relax.schedules.tiles import PLACES, only_store, substituted, uses, vectors_of
 from tvm_ios.support.exact_bits import bits_may_change
 
-__all__ = ["with_known_places"]
+__all__ = ["known_number", "with_known_places"]
 
 LANES, LONGEST = 16, 512
 """Most elements of a vector, and of a row, whose code grows with its length."""
@@ -51,12 +51,10 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
     if found is None or extent > LONGEST or not bits_may_change():
         return plain
     store, _ = found
-    lengths = [int(load.source.ty.shape[-1]) for load in loads_of(store.value)]
-    lanes = 1 << min(LANES, extent, *lengths).bit_length() - 1
-    # The last vector overlaps the one before, and writes the same once more.
     parts = [
-        _in_vector(loop.loop_var, store, min(begin, extent - lanes), lanes)
-        for begin in range(0, extent, lanes)
+        _in_vector(loop.loop_var, store, each.begin + number * each.lanes, each.lanes)
+        for each in vectors_of(extent, LANES)
+        for number in range(each.count)
     ]
     return tirx.SeqStmt([each for part in parts for each in part]) if all(parts) else plain
 
@@ -73,22 +71,25 @@ def _in_vector(
         *first, last = load.indices
         if not uses(last, variable):
             return load
-        places = [_number(last, variable, begin + at) for at in range(lanes)]
+        places = [known_number(last, variable, begin + at) for at in range(lanes)]
         if None in places or any(uses(each, variable) for each in first):
             unknown.append(load)
             return load
-        low = min(*places, int(load.source.ty.shape[-1]) - lanes)
-        high = max(max(places) - lanes + 1, low)
-        if any(low + lanes <= place < high for place in places):
+        length = int(load.source.ty.shape[-1])
+        read = _vector(length)
+        low = min(*places, length - read)
+        high = max(max(places) - read + 1, low)
+        if any(low + read <= place < high for place in places):
             unknown.append(load)
             return load
         vectors = [
-            tirx.BufferLoad(load.source, [*first, tirx.Ramp(tirx.const(at, "int64"), 1, lanes)])
+            tirx.BufferLoad(load.source, [*first, _ramp(at, read)])
             for at in ((low, high) if high > low else (low,))
         ]
-        chosen = [at - low if at < low + lanes else at - high + lanes for at in places]
+        chosen = [at - low if at < low + read else at - high + read for at in places]
         buffer = tirx.decl_buffer((lanes,), str(load.ty), "places", layout=None)
-        value = tirx.Shuffle(vectors, chosen)
+        several = vectors * -(-lanes // read)  # TVM wants no more elements than there are
+        value = tirx.Shuffle(several, chosen) if read > 1 else tirx.Broadcast(vectors[0], lanes)
         steps.append(tirx.AllocBuffer(buffer))
         steps.append(tirx.BufferStore(buffer, value, [tirx.Ramp(0, 1, lanes)]))
         return tirx.BufferLoad(buffer, [lane])
@@ -100,7 +101,17 @@ def _in_vector(
     return [] if unknown else [*steps, written]
 
 
-def _number(value: Value, variable: tirx.Var, at: int) -> Any:
+def _vector(length: int) -> int:
+    """Elements of the longest vector in a row."""
+    return 1 << min(LANES, length).bit_length() - 1
+
+
+def _ramp(begin: int, lanes: int) -> Value:
+    first = tirx.const(begin, "int64")
+    return tirx.Ramp(first, 1, lanes) if lanes > 1 else first
+
+
+def known_number(value: Value, variable: tirx.Var, at: int) -> Any:
     """Number that an expression of a variable is, in its own type; None if that is not known."""
     if value.same_as(variable):
         return at
@@ -115,7 +126,7 @@ def _number(value: Value, variable: tirx.Var, at: int) -> Any:
         parts, make = list(value.args), CALLS.get(value.op.name)
     else:
         return None
-    numbers = [_number(each, variable, at) for each in parts]
+    numbers = [known_number(each, variable, at) for each in parts]
     return None if make is None or None in numbers else _of_type(make(*numbers), value)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "loads_of",
     "only_store",
     "spread",
+    "stored_in_vectors",
     "substituted",
     "unfused",
     "uses",
@@ -69,6 +70,20 @@ def vectors_of(extent: int, lanes: int) -> list[Vectors]:
         last = max(LEAST_LANES, 1 << (rest - 1).bit_length())
         found.append(Vectors(extent - last, last, 1))
     return found
+
+
+def stored_in_vectors(
+    store: tirx.BufferStore, along: tirx.Var, places: range, lanes: int
+) -> list[tirx.Stmt]:
+    """Loops over vectors that write elements at places of a row, by a store of one of them."""
+    steps: list[tirx.Stmt] = []
+    for each in vectors_of(len(places), lanes) or [Vectors(0, 1, len(places))]:
+        chunk, lane = (tirx.Var(name, along.ty.dtype) for name in ("chunk", "lane"))
+        at = [(along, chunk * each.lanes + (places.start + each.begin) + lane)]
+        body: tirx.Stmt = substituted(store, at)
+        body = tirx.For(lane, 0, each.lanes, tirx.ForKind.VECTORIZED, body)
+        steps.append(tirx.For(chunk, 0, each.count, tirx.ForKind.SERIAL, body))
+    return steps
 
 
 def extents_of(schedule: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV]) -> list[int]:

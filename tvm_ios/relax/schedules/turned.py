@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
-from tvm_ios.relax.schedules.strides import Access, Axis, access_of, merged_axes
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, loads_of, unfused, uses
+from tvm_ios.relax.schedules.strides import Access, Turn, turn_of, turns
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, unfused
 
 __all__ = ["turned"]
 
@@ -28,128 +26,115 @@ LINE, SHORTEST = 16, 4
 def turned(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
     """Kernel that reads along another axis than it writes, in tiles; None for others."""
     block = inlined(function)
-    turn = None if block is None else _turn(block)
+    turn = None if block is None else turn_of(block)
     if turn is None:
         return None
-    root = s_tir.SBlock([], [], [], "root", turn.loops(lanes))
+    is_short = min(turn.row.extent, turn.column.extent) < SHORTEST
+    loops = _interleaved(turn, lanes) if is_short else _loops(turn, lanes)
+    if loops is None:
+        return None
+    root = s_tir.SBlock([], [], [], "root", loops)
     return function.with_body(s_tir.SBlockRealize([], True, root))
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """Block that writes along rows, and reads some arrays along columns."""
-
-    store: tirx.BufferStore
-    loads: Sequence[tvm.ir.TensorLoad]
-    written: Access
-    read: Sequence[Access]
-    """Element of each load."""
-    row: Axis
-    column: Axis
-    others: Sequence[Axis]
-
-    def loops(self, lanes: int) -> tirx.Stmt:
-        """Loops over blocks of a line by a line of cache, in which tiles are."""
-        outer, inner = (self.row, self.column) if self._reads_on() else (self.column, self.row)
-        tile = min(lanes, _block(outer.extent), _block(inner.extent))
-        names = ("task", "block", "outer", "inner")
-        task, block, *parts = (tirx.Var(name, "int64") for name in names)
-        counts = [*(axis.extent for axis in self.others), _blocks(outer.extent)]
-        *numbers, number = unfused(task, counts)
-        places = dict(zip((axis.variable for axis in self.others), numbers, strict=True))
-        for axis, at, part in zip((outer, inner), (number, block), parts, strict=True):
-            # The last block ends where the axis ends, and writes some elements once more.
-            begin = tirx.min(at * _block(axis.extent), axis.extent - _block(axis.extent))
-            places[axis.variable] = begin + part * tile
-        body: tirx.Stmt = tirx.SeqStmt(self._tile(places, tile))
-        for part, axis in ((parts[1], inner), (parts[0], outer)):
-            body = tirx.For(part, 0, _block(axis.extent) // tile, tirx.ForKind.SERIAL, body)
-        body = tirx.For(block, 0, _blocks(inner.extent), tirx.ForKind.SERIAL, body)
-        size = math.prod(axis.extent for axis in (self.row, self.column, *self.others))
-        kind = tirx.ForKind.PARALLEL if size >= LEAST_PARALLEL else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, math.prod(counts), kind, body)
-
-    def _reads_on(self) -> bool:
-        """True if reading goes on along a line, and writing jumps from line to line.
-
-        Jumps are to whole lines of cache if they can be, and rather to near ones than to far ones.
-        """
-        strides = [each.strides[self.row.variable] for each in self.read]
-        reading = min(stride for stride in strides if _turns(stride))
-        writing = self.written.strides[self.column.variable]
-        return (writing % LINE > 0, writing) < (reading % LINE > 0, reading)
-
-    def _tile(self, places: Mapping[tirx.Var, Value], size: int) -> list[tirx.Stmt]:
-        """Statements for the tile that begins at some places."""
-        row, column = self.row.variable, self.column.variable
-        steps: list[tirx.Stmt] = []
-        buffers = []
-        for access in self.read:
-            vectors = []
-            for at in range(size) if _turns(access.strides[row]) else ():
-                *zeros, begin = access.indices({**places, row: places[row] + at})
-                place = [*zeros, tirx.Ramp(begin, 1, size)]
-                vectors.append(_bound(tirx.BufferLoad(access.array, place), steps))
-            buffers.append([_kept(each, steps) for each in _transposed(vectors, steps)])
-        for at in range(size):
-            lane = tirx.Var("lane", "int64")
-            here = {**places, row: places[row] + lane, column: places[column] + at}
-            elements = [
-                tirx.BufferLoad(vectors[at], [lane])
-                if vectors
-                else tirx.BufferLoad(access.array, access.indices(here))
-                for access, vectors in zip(self.read, buffers, strict=True)
-            ]
-            value = _with_elements(self.store.value, self.loads, elements)
-            body = tirx.BufferStore(self.store.buffer, value, self.written.indices(here))
-            steps.append(tirx.For(lane, 0, size, tirx.ForKind.VECTORIZED, body))
-        return steps
+def _loops(turn: Turn, lanes: int) -> tirx.Stmt:
+    """Loops over blocks of a line by a line of cache, in which tiles are."""
+    outer, inner = (turn.row, turn.column) if _reads_on(turn) else (turn.column, turn.row)
+    tile = min(lanes, _block(outer.extent), _block(inner.extent))
+    names = ("task", "block", "outer", "inner")
+    task, block, *parts = (tirx.Var(name, "int64") for name in names)
+    counts = [*(axis.extent for axis in turn.others), _blocks(outer.extent)]
+    *numbers, number = unfused(task, counts)
+    places = dict(zip((axis.variable for axis in turn.others), numbers, strict=True))
+    for axis, at, part in zip((outer, inner), (number, block), parts, strict=True):
+        # The last block ends where the axis ends, and writes some elements once more.
+        begin = tirx.min(at * _block(axis.extent), axis.extent - _block(axis.extent))
+        places[axis.variable] = begin + part * tile
+    body: tirx.Stmt = tirx.SeqStmt(_tile(turn, places, tile))
+    for part, axis in ((parts[1], inner), (parts[0], outer)):
+        body = tirx.For(part, 0, _block(axis.extent) // tile, tirx.ForKind.SERIAL, body)
+    body = tirx.For(block, 0, _blocks(inner.extent), tirx.ForKind.SERIAL, body)
+    size = math.prod(axis.extent for axis in (turn.row, turn.column, *turn.others))
+    kind = tirx.ForKind.PARALLEL if size >= LEAST_PARALLEL else tirx.ForKind.SERIAL
+    return tirx.For(task, 0, math.prod(counts), kind, body)
 
 
-def _turn(block: s_tir.SBlock) -> _Turn | None:
-    """What a block turns; None if that is nothing."""
-    store, variables = block.body, [each.var for each in block.iter_vars]
-    if not isinstance(store, tirx.BufferStore):
+def _reads_on(turn: Turn) -> bool:
+    """True if reading goes on along a line, and writing jumps from line to line.
+
+    Jumps are to whole lines of cache if they can be, and rather to near ones than to far ones.
+    """
+    strides = [each.strides[turn.row.variable] for each in turn.read]
+    reading = min(stride for stride in strides if turns(stride))
+    writing = turn.written.strides[turn.column.variable]
+    return (writing % LINE > 0, writing) < (reading % LINE > 0, reading)
+
+
+def _tile(turn: Turn, places: Mapping[tirx.Var, Value], size: int) -> list[tirx.Stmt]:
+    """Statements for the tile that begins at some places."""
+    row, column = turn.row.variable, turn.column.variable
+    steps: list[tirx.Stmt] = []
+    buffers = []
+    for access in turn.read:
+        vectors = []
+        for at in range(size) if turns(access.strides[row]) else ():
+            *zeros, begin = access.indices({**places, row: places[row] + at})
+            place = [*zeros, tirx.Ramp(begin, 1, size)]
+            vectors.append(_bound(tirx.BufferLoad(access.array, place), steps))
+        buffers.append([_kept(each, steps) for each in _transposed(vectors, steps)])
+    for at in range(size):
+        lane = tirx.Var("lane", "int64")
+        here = {**places, row: places[row] + lane, column: places[column] + at}
+        elements = [
+            tirx.BufferLoad(vectors[at], [lane])
+            if vectors
+            else tirx.BufferLoad(access.array, access.indices(here))
+            for access, vectors in zip(turn.read, buffers, strict=True)
+        ]
+        value = turn.value_of(elements)
+        body = tirx.BufferStore(turn.store.buffer, value, turn.written.indices(here))
+        steps.append(tirx.For(lane, 0, size, tirx.ForKind.VECTORIZED, body))
+    return steps
+
+
+def _interleaved(turn: Turn, lanes: int) -> tirx.Stmt | None:
+    """Loop over vectors of 2 or 3 arrays, such as colours, that become one, or that one becomes.
+
+    None for what is computed with them, and where elements of the one do not lie side by side.
+    """
+    few, many = sorted((turn.row, turn.column), key=lambda axis: axis.extent)
+    count, read = few.extent, turn.read[0]
+    joined = turn.written if few is turn.row else read
+    is_copy = isinstance(turn.store.value, tvm.ir.TensorLoad)
+    if not is_copy or joined.strides[many.variable] != count or many.extent < SHORTEST:
         return None
-    loads = loads_of(store.value)
-    found = [access_of(each, variables) for each in (store, *loads)]
-    accesses = [each for each in found if each is not None]
-    zeros = [tirx.const(0, load.ty.dtype) for load in loads]
-    outside = _with_elements(store.value, loads, zeros)
-    if len(accesses) < len(found) or any(uses(outside, each) for each in variables):
-        return None
-    written, *read = accesses
-    axes = merged_axes(block, accesses)
-    rows = [axis for axis in axes if written.strides[axis.variable] == 1]
-    turning = [each for each in read if rows and _turns(each.strides[rows[0].variable])]
-    columns = [
-        axis
-        for axis in axes
-        if turning and all(each.strides[axis.variable] == 1 for each in turning)
-    ]
-    if not columns or min(rows[0].extent, columns[0].extent) < SHORTEST:
-        return None
-    if any(str(each.array.ty.dtype) != "float32" for each in turning):
-        return None
-    others = [axis for axis in axes if axis not in (rows[0], columns[0])]
-    return _Turn(store, loads, written, read, rows[0], columns[0], others)
+    size = min(lanes, 1 << many.extent.bit_length() - 1)
+    counts = [*(axis.extent for axis in turn.others), -(-many.extent // size)]
+    task = tirx.Var("task", "int64")
+    *numbers, block = unfused(task, counts)
+    places = dict(zip((axis.variable for axis in turn.others), numbers, strict=True))
+    places[many.variable] = tirx.min(block * size, many.extent - size)
 
+    def vectors(access: Access) -> list[list[Value]]:
+        """Indices of a vector of each array, or of as many side by side."""
+        found = []
+        for at in range(count):
+            array, after = (0, at * size) if access is joined else (at, 0)
+            *zeros, begin = access.indices({**places, few.variable: tirx.const(array, "int64")})
+            found.append([*zeros, tirx.Ramp(begin + after, 1, size)])
+        return found
 
-def _turns(stride: int) -> bool:
-    """True for an array of which elements of a written row are apart."""
-    return stride not in (0, 1)
-
-
-def _with_elements(
-    value: Value, loads: Sequence[tvm.ir.TensorLoad], elements: Sequence[Value]
-) -> Value:
-    """Value with others in the place of what it loads."""
-    pairs = list(zip(loads, elements, strict=True))
-
-    def element(load: tvm.ir.TensorLoad) -> Value:
-        return next(new for old, new in pairs if tvm_ffi.structural_equal(load, old))
-
-    return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, element), order="post")
+    steps: list[tirx.Stmt] = []
+    loaded = [_bound(tirx.BufferLoad(read.array, at), steps) for at in vectors(read)]
+    order = [number + at * count for number in range(count) for at in range(size)]
+    if joined is not read:
+        order = [order.index(at) for at in range(count * size)]
+    for number, at in enumerate(vectors(turn.written)):
+        chosen = order[number * size : (number + 1) * size]
+        steps.append(tirx.BufferStore(turn.store.buffer, tirx.Shuffle(loaded, chosen), at))
+    is_large = math.prod(counts) * count * size >= LEAST_PARALLEL
+    kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
+    return tirx.For(task, 0, math.prod(counts), kind, tirx.SeqStmt(steps))
 
 
 def _block(extent: int) -> int:

@@ -19,9 +19,14 @@ AXES = {
     "outer axis": ((3, 5, 8, 8), (3, 1, 0, 2)),
     "all axes": ((17, 3, 33), (2, 1, 0)),
     "powers of 2": ((64, 256), (1, 0)),
+    "colours": ((2, 3, 9, 11), (0, 2, 3, 1)),
+    "colours back": ((2, 9, 11, 3), (0, 3, 1, 2)),
+    "pairs": ((2, 37), (1, 0)),
+    "few colours": ((4, 3), (1, 0)),
 }
 OTHERS = {
-    "no tile fits": ((3, 9), (1, 0)),
+    "no tile fits": ((3, 3), (1, 0)),
+    "colours lie apart": ((9, 8, 3), (2, 1, 0)),
     "rows stay": ((2, 3, 8), (1, 0, 2)),
     "nothing moves": ((1, 8, 8), (1, 0, 2)),
 }
@@ -66,6 +71,12 @@ def test_what_follows_is_computed_in_vectors():
     values = [_drawn(1, 12, 5, 8), _drawn(12), _drawn(1, 5, 8, 12)]
     expected = np.maximum(values[0].transpose(0, 2, 3, 1) + values[1] + values[2], 0)
     np.testing.assert_array_equal(ran(kernel, *values, like=expected), expected)
+
+
+def test_colours_that_are_computed_with_are_left():
+    x = te.placeholder((1, 3, 8, 8), name="x")
+    made = topi.nn.relu(topi.transpose(x, (0, 2, 3, 1)))
+    assert turned(te.create_prim_func([x, made]), 8) is None
 
 
 def test_reshaped_heads_are_turned():
