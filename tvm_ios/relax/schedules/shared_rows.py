@@ -14,7 +14,7 @@ from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.resized import known_number, with_known_places
 from tvm_ios.relax.schedules.shared_row_loops import SharedRowLoops, SharedRows
 from tvm_ios.relax.schedules.strides import Axis
-from tvm_ios.relax.schedules.tiles import loads_of, uses
+from tvm_ios.relax.schedules.tiles import is_conditional, loads_of, uses
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["with_shared_rows"]
@@ -56,6 +56,8 @@ def _shared(value: Value, row: Axis) -> SharedRows | None:
     rows, elements = [each for each, _ in found], [each for _, each in found]
     if len(rows) < 2 or not all(tvm_ffi.structural_equal(elements[0], each) for each in elements):
         return None
+    if is_conditional(combined):
+        return None  # it may keep out what lies beyond an image
     places = [[known_number(each, row.variable, at) for at in range(row.extent)] for each in rows]
     if any(None in each for each in places):
         return None

@@ -100,7 +100,7 @@ def turn_of(block: s_tir.SBlock) -> Turn | None:
     found = [_access_of(each, variables) for each in (store, *loads)]
     accesses = [each for each in found if each is not None]
     if len(accesses) < len(found):
-        return None
+        return None  # as where an index is loaded
     zeros = [tirx.const(0, load.ty.dtype) for load in loads]
     outside = _with_elements(store.value, loads, zeros)
     if any(uses(outside, each) for each in variables):

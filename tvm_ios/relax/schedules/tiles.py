@@ -21,6 +21,7 @@ __all__ = [
     "element_written",
     "extents_of",
     "in_order",
+    "is_conditional",
     "lies_together",
     "loads_of",
     "only_store",
@@ -104,7 +105,7 @@ def spread(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
         if rows and total >= LEAST_PARALLEL:
             schedule.parallel(schedule.fuse(*rows) if len(rows) > 1 else rows[0])
         return
-    conditional = _is_conditional(schedule.get(block).body)
+    conditional = is_conditional(schedule.get(block).body)
     outer = vectors_along(schedule, last, conditional=conditional)
     several = rows if conditional and rows else [*rows, outer]
     if total >= LEAST_PARALLEL:
@@ -162,7 +163,7 @@ def lies_together(block: s_tir.SBlock, count: int) -> bool:
     )
 
 
-def _is_conditional(body: tirx.Stmt) -> bool:
+def is_conditional(body: Any) -> bool:
     """True if what is computed depends on a condition."""
     found: list[str] = []
     tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: found.append(str(call.op))))

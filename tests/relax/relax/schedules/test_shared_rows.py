@@ -66,6 +66,22 @@ def test_images_whose_rows_share_nothing_are_others(method, larger):
     assert with_shared_rows(_kernel(method, "NCHW", (28, 28), larger), 8) is None
 
 
+def test_rows_that_a_condition_keeps_out_are_not_read():
+    x = te.placeholder((4, 8), name="x")
+
+    def row(i, j):
+        at = tvm.tirx.floor(i.astype("float32") * 0.5).astype("int32") - 1
+        return x[at, j] + x[at, 7 - j]
+
+    def made(i, j):
+        both = row(i, j) + row(i + 1, j)
+        return tvm.tirx.if_then_else(tvm.tirx.all(i >= 2, i < 9), both, 0.0)
+
+    assert with_shared_rows(te.create_prim_func([x, te.compute((12, 8), made)]), 8) is None
+    inside = te.compute((6, 8), lambda i, j: row(i + 2, j) + row(i + 3, j))
+    assert with_shared_rows(te.create_prim_func([x, inside]), 8) is not None
+
+
 def test_exact_bits_are_left_to_tvm():
     with exact_bits(True):
         assert with_shared_rows(_kernel("linear", "NCHW", (8, 8), (16, 16)), 8) is None

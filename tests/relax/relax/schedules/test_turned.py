@@ -88,6 +88,12 @@ def test_reshaped_heads_are_turned():
     np.testing.assert_array_equal(ran(kernel, value, like=expected), expected)
 
 
+def test_loaded_indices_are_left():
+    x, at = te.placeholder((8, 8), name="x"), te.placeholder((8,), "int32", "at")
+    made = te.compute((8, 8), lambda i, j: x[at[j], i], "y")
+    assert turned(te.create_prim_func([x, at, made]), 8) is None
+
+
 def test_values_that_depend_on_their_place_are_left():
     x = te.placeholder((8, 8), name="x")
     made = te.compute((8, 8), lambda i, j: tvm.tirx.if_then_else(i < j, x[j, i], 0.0), "y")
