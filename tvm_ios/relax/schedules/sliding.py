@@ -170,7 +170,9 @@ def _sliding(
     # Each element is summed in TVM's order.
     require(taps == ([*inputs, *used] if along_rows else [*used, *inputs]))
     require(len(inputs) <= 1)
+    inner = data if padded is None else _within(data, padded)
     if along_rows:
+        require(all(str(each.ty) == "float32" for each in loads_of(inner)))
         others = [each for each in results if each not in slides]
         require(len(others) <= 1 and _is_last(data, column))
         require(slides[column].axis.stride <= MOST_STRIDE)
@@ -192,7 +194,7 @@ def _sliding(
         first=first,
         added=_with(added, data, element),
         element=element,
-        data=data if padded is None else _within(data, padded),
+        data=inner,
         around=first if padded is None else padded.around,
         total=store.buffer,
         write=write,
