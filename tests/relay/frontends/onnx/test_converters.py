@@ -325,7 +325,7 @@ def test_resized_lines_and_volumes(coordinates, mode, shape):
     )
 
 
-OF_REFLECTIONS = [("linear", "reflection", 0), ("cubic", "reflection", 0)]
+OF_REFLECTIONS = [("linear", "reflection", 0), *product(["cubic"], ["reflection"], (0, 1))]
 
 
 @pytest.mark.parametrize(
