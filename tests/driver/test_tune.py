@@ -58,6 +58,7 @@ def tuned(net, database: Path) -> tvm_ios.CompiledModel:
     return net.tune(database=database, options=QUICK)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_real_network_is_tuned_exported_and_right(
     make_net: Callable[..., Any], tmp_path: Path
