@@ -106,6 +106,7 @@ def _convolutions(staged):
     return [op for op in staged.extraction.graph.operators if op.convolution is not None]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", ["1x1 and 3x3", "even kernels off the middle"])
 def test_plain_convolutions(nets, name):
     module, params = parallel_convolutions(nets, CASES[name])
@@ -424,6 +425,7 @@ def test_convolutions_in_bfloat16(nets, batch, joined):
         np.testing.assert_allclose(ours, wanted, rtol=0, atol=2**-7 * abs(wanted).max())
 
 
+@pytest.mark.slow(1)
 def test_convolutions_of_unlike_types_in_memory_are_not_merged(nets):
     _, exact, low, members = in_bfloat16_with_siblings(nets, 1, joined=False)
 

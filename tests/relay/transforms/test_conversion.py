@@ -203,6 +203,7 @@ def test_a_model_that_is_converted_first_comes_out_the_same():
     )
 
 
+@pytest.mark.slow(1)
 def test_a_concatenation_of_the_last_axis_is_no_view():
     extraction = extract(converted_network(NHWC).module)
     joined = [index for index, joined in enumerate(extraction.joins) if joined]

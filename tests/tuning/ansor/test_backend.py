@@ -301,6 +301,7 @@ def test_a_log_that_holds_the_budget_means_no_tuning(tmp_path):
     assert log.read_bytes() == before
 
 
+@pytest.mark.slow(1)
 def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path):
     mod, params = one_convolution()
     (task,) = extract_tasks(mod, params, TARGET, cores=2)

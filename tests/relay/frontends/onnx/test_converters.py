@@ -256,6 +256,7 @@ def test_functions_along_an_axis(op_type, axis):
     require_as_runtime(op_type, {"x": X * 30}, axis=axis)
 
 
+@pytest.mark.slow(1)
 def test_norms():
     scale, bias = normal(3), normal(3)
     statistics = {"m": normal(3), "v": np.abs(normal(3))}
@@ -369,6 +370,7 @@ def test_steps_of_what_is_no_number_or_infinite(dtype):
     require_as_runtime("QuantizeLinear", {"x": value}, constants=constants)
 
 
+@pytest.mark.slow(1)
 def test_products_of_whole_numbers_are_exact():
     bytes_ = {"a": RNG.integers(0, 255, (3, 40)), "b": RNG.integers(0, 255, (40, 5))}
     given = {name: value.astype("uint8") for name, value in bytes_.items()}
