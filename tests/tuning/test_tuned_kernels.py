@@ -132,7 +132,7 @@ def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", [0, -1])
+@pytest.mark.parametrize("kept", [pytest.param(0, marks=pytest.mark.full), -1])
 def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept):
     def choose(builds, _call):
         return BuildChoice(kept=list(builds)[kept], notes=("a: 1.0",), certain=True)
