@@ -166,7 +166,11 @@ def test_facts_of_operators_know_layout_and_type(conversion):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("conversion", TOLERANCES, ids=Conversion.as_text)
+@pytest.mark.parametrize(
+    "conversion",
+    [NHWC, HALF_NHWC, *(pytest.param(each, marks=pytest.mark.full) for each in (HALF, HALF_SUMS))],
+    ids=Conversion.as_text,
+)
 def test_merged_convolutions_are_right(nets, conversion):
     extraction = extract(converted_network(conversion).module)
     partitioned = rewrite(extraction.module, merged(extraction))

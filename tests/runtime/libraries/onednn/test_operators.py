@@ -257,7 +257,13 @@ WIDE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full) if name in ("3x3 apart", "U-Net") else name
+        for name in WIDE
+    ],
+)
 def test_wide_transposed_convolutions_take_steps_of_whole_sums(onednn, name):
     """oneDNN 3.2 has code that takes them of partial ones."""
     seen = n.computed(partial(n.transposed_then, n.scaled_and_moved, **WIDE[name]), lanes=2)
