@@ -1,4 +1,7 @@
-"""Child interpreters that do not wait for a quiet machine, as tests themselves do not."""
+"""Child interpreters that do not wait for a quiet machine, as tests themselves do not.
+
+Those that run examples have networks of few modules.
+"""
 
 from __future__ import annotations
 
@@ -15,3 +18,15 @@ def impatient(watch, *arguments, begin=ModeWatch.__init__, **options):
 ModeWatch.__init__ = impatient
 """
 """What such a child runs first; it imports no TVM."""
+
+SMALL_NETWORKS = """
+import functools
+import sys
+
+import tvm_ios.models
+
+squeezenet = sys.modules["tvm_ios.models.squeezenet"]
+squeezenet._FIRES = squeezenet._FIRES[2:4]
+tvm_ios.models.nasnet_small = functools.partial(tvm_ios.models.nasnet_small, num_cells=1)
+"""
+"""What examples run first: inputs and outputs of networks keep their shapes."""

@@ -10,7 +10,7 @@ import pytest
 
 import tvm_ios
 from tests.documents import DOCS, DOCUMENTS, code_blocks
-from tests.impatience import IMPATIENT
+from tests.impatience import IMPATIENT, SMALL_NETWORKS
 from tests.onnx_models import two_ways
 from tests.test_public_names import PACKAGES, ROOT, _declared
 from tvm_ios.cli.main import LAB_VERBS, VERBS, _parser
@@ -74,7 +74,9 @@ def test_python_of_a_first_page_runs(page, shape, run_python, project_root, tmp_
     blocks = [code for code in code_blocks(DOCS / page, "python") if "import torch" not in code]
     (tmp_path / "cwd" / "net.onnx").write_bytes(two_ways().SerializeToString())
     hasty = "".join(blocks).replace("time_budget=60", "time_budget=1")
-    done = run_python("-c", IMPATIENT + QUICK + hasty, PYTHONPATH=str(project_root))
+    done = run_python(
+        "-c", IMPATIENT + SMALL_NETWORKS + QUICK + hasty, PYTHONPATH=str(project_root)
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == shape
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.impatience import IMPATIENT
+from tests.impatience import IMPATIENT, SMALL_NETWORKS
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
 
@@ -67,7 +67,7 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
 def test_notebook_runs(notebook, run_python, tmp_path):
     places = {"TVM_IOS_NOTEBOOK_FOLDER": str(tmp_path), "TVM_IOS_NOTEBOOKS": str(notebook.parent)}
     budget = TRIALS | {"TVM_IOS_NOTEBOOK_SECONDS": SECONDS.get(notebook.stem, "2")}
-    program = IMPATIENT + LITTLE.get(notebook.stem, "") + RUN
+    program = IMPATIENT + SMALL_NETWORKS + LITTLE.get(notebook.stem, "") + RUN
     done = run_python("-c", program, str(notebook), **places, **budget)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     count = len(cells_of(notebook, "code"))

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.documents import DOCS, DOCUMENTS, README, code_blocks
-from tests.impatience import IMPATIENT
+from tests.impatience import IMPATIENT, SMALL_NETWORKS
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.models import MODEL_NAMES
 from tvm_ios_lab.problems.problem import parse_problem
@@ -34,11 +34,10 @@ def test_examples_are_about_ten_lines(code):
     assert len(lines) <= 10
 
 
-@pytest.mark.slow
-@pytest.mark.quiet
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("code", EXAMPLES, ids=["tune", "pass_context", "chain"])
 def test_example_runs(code, run_python):
-    done = run_python("-c", IMPATIENT + code)
+    done = run_python("-c", IMPATIENT + SMALL_NETWORKS + code)
     assert done.returncode == 0, done.stderr
     # All end by printing the shape of the network's output.
     assert done.stdout.splitlines()[-1] == "(1, 1000, 1, 1)"

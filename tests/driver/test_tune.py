@@ -58,6 +58,7 @@ def tuned(net, database: Path) -> tvm_ios.CompiledModel:
     return net.tune(database=database, options=QUICK)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_real_network_is_tuned_exported_and_right(
     make_net: Callable[..., Any], tmp_path: Path
@@ -116,6 +117,7 @@ def test_a_tuned_model_computes_what_stock_tvm_computes(net, tuned: tvm_ios.Comp
         np.testing.assert_allclose(net.run(executor), net.expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -> None:
     report = tuned.report()
     counts = report.counts()
@@ -129,6 +131,7 @@ def test_the_report_accounts_for_the_whole_model(tuned: tvm_ios.CompiledModel) -
     assert len(report.comparison.rounds) >= 6
 
 
+@pytest.mark.slow(1)
 def test_the_kept_model_is_traced_and_a_page_shows_it(
     tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:
@@ -155,6 +158,7 @@ def test_the_kept_model_is_traced_and_a_page_shows_it(
     assert ReportPage(story=story, title="the net", command="some command").to_html() == page
 
 
+@pytest.mark.slow(1)
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no second lane")
 def test_a_list_made_from_the_ios_schedule_races_as_well(tuned: tvm_ios.CompiledModel) -> None:
     assert set(tuned.report().comparison.names) >= {"sequential", "ios + list"}
@@ -226,6 +230,7 @@ def test_the_partitioned_module_runs_with_plain_relay_build(
     np.testing.assert_allclose(found, net.expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_an_exported_model_is_loaded_back(
     net, tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:

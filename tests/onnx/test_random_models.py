@@ -40,7 +40,7 @@ def test_each_operator_is_drawn_or_left_out_for_a_reason():
     assert not set(drawable()) & set(LEFT_OUT)
 
 
-@pytest.mark.slow(35)
+@pytest.mark.slow(25)
 def test_random_models():
     found = verdicts(SEED, range(NUMBER) or few_of_all(SEED), JOBS)
     print(f"{len(found)} models, TVM_IOS_RANDOM_SEED={SEED}")

@@ -18,7 +18,7 @@ import pytest
 from tests.onnx.random_models.quantised_judging import judged, result_of
 from tvm_ios.host.onednn_files import find_onednn
 
-NUMBER = int(os.environ.get("TVM_IOS_RANDOM_QUANTISED", "6"))
+NUMBER = int(os.environ.get("TVM_IOS_RANDOM_QUANTISED", "4"))
 SEED = int(os.environ.get("TVM_IOS_RANDOM_SEED", "0"))
 JOBS = int(os.environ.get("TVM_IOS_RANDOM_JOBS", "1"))
 RESULT = os.environ.get("TVM_IOS_RANDOM_RESULT")
@@ -28,7 +28,7 @@ COMMAND = (
 )
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow(12)
 def test_random_quantised_graphs():
     if find_onednn().version is None:
         pytest.skip(f"no oneDNN here: {find_onednn().reason}")

@@ -227,6 +227,7 @@ def test_an_exported_file_runs_and_stock_tvm_names_what_it_lacks(network, tmp_pa
         tvm.runtime.load_module(str(path))["default"](tvm.cpu())
 
 
+@pytest.mark.slow(1)
 @has_onednn
 def test_a_network_may_have_no_kernel_at_all(tmp_path):
     prepared = prepare(convolutions("NHWC"), {}, TARGET)

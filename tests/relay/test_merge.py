@@ -84,9 +84,8 @@ def assert_merges_right(nets, module, params, *, opt_level=3, conversion=AS_IT_I
     [
         "1x1 and 3x3",
         "1x7, 7x1 and 3x3",
-        pytest.param("1x3 and 3x1", marks=pytest.mark.slow),
-        pytest.param("5x5 and 1x1 twice", marks=pytest.mark.slow),
-        pytest.param("even kernels off the middle", marks=pytest.mark.slow),
+        pytest.param("5x5 and 1x1 twice", marks=pytest.mark.full),
+        "even kernels off the middle",
     ],
 )
 def test_blocked_convolutions(nets, name):
@@ -107,6 +106,7 @@ def _convolutions(staged):
     return [op for op in staged.extraction.graph.operators if op.convolution is not None]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", ["1x1 and 3x3", "even kernels off the middle"])
 def test_plain_convolutions(nets, name):
     module, params = parallel_convolutions(nets, CASES[name])
@@ -266,8 +266,8 @@ def mergeable(draw):
     return kernels, (row_stride, column_stride), (height, width)
 
 
-@pytest.mark.slow
-@settings(max_examples=8)
+@pytest.mark.slow(3)
+@settings(max_examples=4)
 @given(drawn=mergeable(), batch=st.integers(1, 2), layout=st.sampled_from(["NCHW", "NHWC"]))
 def test_whatever_the_rule_allows_is_right(nets, drawn, batch, layout):
     kernels, strides, size = drawn
@@ -425,6 +425,7 @@ def test_convolutions_in_bfloat16(nets, batch, joined):
         np.testing.assert_allclose(ours, wanted, rtol=0, atol=2**-7 * abs(wanted).max())
 
 
+@pytest.mark.slow(1)
 def test_convolutions_of_unlike_types_in_memory_are_not_merged(nets):
     _, exact, low, members = in_bfloat16_with_siblings(nets, 1, joined=False)
 

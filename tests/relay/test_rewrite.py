@@ -334,6 +334,7 @@ def test_awkward_dataflow_still_runs_right(nets):
                 np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow(1)
 def test_unbound_weights_stay_inputs(nets):
     data = relay.var("data", shape=(1, 16, 8, 8))
     module, params = nets.finish(nets.conv(data, "a", 16, (1, 1), (0, 0)), data)

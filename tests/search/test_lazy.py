@@ -313,6 +313,7 @@ def test_what_promises_too_little_is_not_priced(golden, one_block):
     assert little.latency_ns <= whole.latency_ns + 0.02 * whole.sequential_ns
 
 
+@pytest.mark.slow(1)
 def test_prices_that_shorten_nothing_come_to_an_end(golden, one_block, monkeypatch):
     recorded = golden["randwire"][1].parts[3]
     model = _Noisy(recorded.cost_model, 0)

@@ -132,7 +132,7 @@ def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", [0, -1])
+@pytest.mark.parametrize("kept", [pytest.param(0, marks=pytest.mark.full), -1])
 def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept):
     def choose(builds, _call):
         return BuildChoice(kept=list(builds)[kept], notes=("a: 1.0",), certain=True)
@@ -173,23 +173,25 @@ def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
 
 
 @pytest.mark.slow
-def test_records_alone_are_used_without_tuning(fork, log, tmp_path, reference_build):
-    before = log.read_bytes()
-    model = tune(fork, tmp_path, tuning_records=[log])
+def test_records_alone_are_used_without_tuning_and_the_report_tells_which_are_in_force(
+    fork, log, tmp_path, reference_build
+):
+    torn = tmp_path / "torn.log"
+    torn.write_bytes(b'{"input": ["llvm"\n' + log.read_bytes())
+    model = tune(fork, tmp_path, tuning_records=torn)
     np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
-    assert model.report().tuning == ""
-    assert log.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_the_report_tells_which_kernels_of_a_log_are_in_force(fork, log, tmp_path):
-    report = tune(fork, tmp_path, tuning_records=log).report()
+    report = model.report()
+    assert report.tuning == ""
     # A race decides whether the records are used at all.
     lost = any("so none are used" in note for note in report.notes)
     found = MissingReason.NOT_FASTER if lost else RecordFormat.AUTOTVM
-    assert (report.records.contexts, report.records.logs) == ((), (log,))
+    assert (report.records.contexts, report.records.logs) == ((), (torn,))
     assert [kernel.found for kernel in report.records.kernels] == [found, found]
-    assert f"{0 if lost else 2} of 2 kernels (log autotvm.log)" in report.as_text()
+    assert f"{0 if lost else 2} of 2 kernels (log torn.log)" in report.as_text()
+    # Lines that cannot be read are kept aside.
+    assert any("1 unreadable line" in note for note in report.notes)
+    assert (tmp_path / "torn.log.rejected").read_text().startswith('{"input"')
+    assert torn.read_bytes() == log.read_bytes()
 
 
 @pytest.mark.slow
@@ -215,16 +217,6 @@ def test_a_context_goes_on_where_a_log_has_nothing(fork, log, tmp_path):
     with autotvm.apply_history_best(str(log)):
         report = tune(fork, tmp_path, tuning_records=empty).report()
     assert "2 of 2 kernels (context AutoTVM, log empty.log)" in report.as_text()
-
-
-@pytest.mark.slow
-def test_lines_that_cannot_be_read_are_kept_aside(fork, log, tmp_path):
-    torn = tmp_path / "torn.log"
-    torn.write_bytes(b'{"input": ["llvm"\n' + log.read_bytes())
-    model = tune(fork, tmp_path, tuning_records=torn)
-    assert any("1 unreadable line" in note for note in model.report().notes)
-    assert (tmp_path / "torn.log.rejected").read_text().startswith('{"input"')
-    assert torn.read_bytes() == log.read_bytes()
 
 
 @pytest.mark.slow

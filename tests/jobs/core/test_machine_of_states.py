@@ -472,7 +472,7 @@ class Jobs(RuleBasedStateMachine):
 MANY = max(1500, settings.default.max_examples)
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestJobs.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.full

@@ -286,7 +286,16 @@ def start_daemon(folder, project_root):
 
 
 @pytest.mark.parametrize(
-    ("kind", "place"), [(kind, 4 + at) for at, kind in enumerate(COMPUTING)], ids=str
+    ("kind", "place"),
+    [
+        pytest.param(
+            kind,
+            4 + at,
+            marks=() if kind in (StageKind.BUILD, StageKind.PROFILE) else pytest.mark.full,
+        )
+        for at, kind in enumerate(COMPUTING)
+    ],
+    ids=str,
 )
 def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind, place):
     daemon = start_daemon(f"{kind.value}_s")

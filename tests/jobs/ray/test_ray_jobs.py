@@ -74,6 +74,7 @@ def test_jobs_run_on_all_nodes_and_a_node_that_goes_loses_none_of_them(run_on, r
     assert not left_on(folder, "a", "b")
 
 
+@pytest.mark.full  # jobs that are not real move in make test, and real ones between workers
 def test_a_real_job_moves_with_its_records_when_its_node_goes(
     run_on, ray_cluster, folder, fork, fresh_cache, tmp_path, monkeypatch
 ):

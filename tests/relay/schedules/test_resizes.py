@@ -94,6 +94,7 @@ def test_what_goes_before_and_after_is_one_kernel() -> None:
     assert_close(value, arrays, expected)
 
 
+@pytest.mark.slow(1)
 def test_images_of_several_sizes_are_added() -> None:
     arrays = [random(1, 3, 4, 4), random(1, 3, 20, 30), random(1, 3, 7, 5)]
     small, large, last = (

@@ -81,6 +81,7 @@ def test_concatenations_need_no_cut(nets):
     assert int(joined_call.checked_type.shape[1]) == 48
 
 
+@pytest.mark.slow(1)
 def test_zero_channels_make_nan_of_inf(nets):
     """Not in the padded convolution's own channels, but in a convolution that reads them."""
     data = data_of()
@@ -234,6 +235,7 @@ def test_a_dense_layer_reads_the_padded_channels_of_a_convolution(nets):
     assert (tuple(map(int, made.args[1].data.shape)), count) == ((112, 16), 2)
 
 
+@pytest.mark.slow(1)
 def test_groups_and_other_layouts_get_channels_as_they_were(nets):
     data = data_of()
     value = nets.conv(data, "a", 12, (1, 1), (0, 0))

@@ -67,7 +67,9 @@ def test_other_levels_come_out_as_from_tvm(nets, level):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=skylake-avx512"])
+@pytest.mark.parametrize(
+    "target", ["llvm", pytest.param("llvm -mcpu=skylake-avx512", marks=pytest.mark.full)]
+)
 def test_batch_norms_come_out_as_from_tvm_for_other_targets(nets, target):
     check_same(*batch_norms(nets), target)
 
@@ -75,7 +77,15 @@ def test_batch_norms_come_out_as_from_tvm_for_other_targets(nets, target):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "disabled",
-    ["FoldConstant", "AlterOpLayout", "SimplifyExpr", "FoldScaleAxis", "CanonicalizeOps"],
+    [
+        "AlterOpLayout",
+        "FoldScaleAxis",
+        # Another test disables folding, another one simplifying.
+        *(
+            pytest.param(name, marks=pytest.mark.full)
+            for name in ("FoldConstant", "SimplifyExpr", "CanonicalizeOps")
+        ),
+    ],
 )
 def test_without_a_pass_modules_come_out_as_from_tvm(nets, disabled):
     check_same(*batch_norms(nets), nets.target, disabled=[disabled])
@@ -130,10 +140,9 @@ def test_a_gpu_gets_the_same_as_from_tvm(nets):
     check_same(*batch_norms(nets), "cuda -arch=sm_80")
 
 
+@pytest.mark.full
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "network", [squeezenet, pytest.param(randwire_small, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("network", [squeezenet, randwire_small])
 def test_networks_come_out_as_from_tvm(nets, network):
     with without_layout_text():  # TVM takes half the time
         check_same(*network(), nets.target)

@@ -27,7 +27,6 @@ from tvm_ios.compile.shapes import CompiledShapes
 from tvm_ios.driver.several import joined
 from tvm_ios.host import host_target
 from tvm_ios.host.onednn_files import ONEDNN_VARIABLE, find_onednn
-from tvm_ios.models import nasnet_small
 from tvm_ios.plan.image import IMAGE_MAGIC
 from tvm_ios.relay.prepare import prepare, with_low_precision
 from tvm_ios.relay.transforms.bfloat16 import low_values
@@ -94,11 +93,23 @@ def started(program, *words, without="", **others):
     )
 
 
+def two_ways(side):
+    """Two convolutions of an image, joined, and their weights."""
+    data = relay.var("data", shape=(1, 3, side, side))
+    random, params, ways = np.random.default_rng(0), {}, []
+    for size in (1, 3):
+        name, shape = f"w{size}", (8, 3, size, size)
+        params[name] = tvm.nd.array(random.uniform(-1, 1, shape).astype("float32"))
+        window = {"kernel_size": (size, size), "padding": (size // 2, size // 2), "channels": 8}
+        ways.append(relay.nn.conv2d(data, relay.var(name, shape=shape), **window))
+    joined = relay.nn.relu(relay.concatenate(ways, axis=1))
+    return tvm.IRModule.from_expr(relay.nn.global_avg_pool2d(joined)), params
+
+
 @pytest.fixture(scope="module")
 def model(folder):
     """A network with branches on two lanes, its input, and what Python computes."""
-    mod, params = nasnet_small(num_cells=1, filters=4, size=8)
-    compiled = tvm_ios.compile_schedule(mod, params, TARGET, lanes=min(2, os.cpu_count() or 1))
+    compiled = tvm_ios.compile_schedule(*two_ways(16), TARGET, lanes=min(2, os.cpu_count() or 1))
     path = folder / "model.so"
     compiled.export_library(path)
     with tvm_ios.load(path) as executor:
@@ -140,10 +151,10 @@ def test_a_program_for_a_cpu_runs_without_a_library_of_cuda(built, model):
 def test_models_side_by_side_threads_and_wrong_calls(built, model, folder):
     """The checks are in C, and name the line that does not hold."""
     path, x, _ = model
-    network = nasnet_small(num_cells=1, filters=4, size=8)
+    network = two_ways(16)
     compiled = tvm_ios.compile_schedule(joined({"one": network, "two": network}), {}, TARGET)
     compiled.export_library(folder / "both.so")
-    larger = nasnet_small(num_cells=1, filters=4, size=12)
+    larger = two_ways(24)
     models = {
         f"data:[1,3,{side},{side}]": tvm_ios.compile_schedule(*each, TARGET)
         for side, each in ((16, network), (24, larger))

@@ -140,6 +140,12 @@ def branching_tasks(branching):
     return extract_tasks(*branching, TARGET, cores=2)
 
 
+@pytest.fixture(scope="module")
+def tasks_with_merges(branching):
+    extra = merged_modules(build_model(*branching, TARGET).extraction)
+    return extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
+
+
 # Tasks
 
 
@@ -161,23 +167,19 @@ def test_tasks_come_once_each_the_most_work_first(branching_tasks):
 
 
 @pytest.mark.slow
-def test_kernels_of_merges_are_tasks_too(branching, branching_tasks):
-    extra = merged_modules(build_model(*branching, TARGET).extraction)
+def test_kernels_of_merges_are_tasks_too(branching_tasks, tasks_with_merges):
     known = {one.workload for one in branching_tasks}
-    both = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
-    merged = {one.workload for one in both} - known
-    assert merged
-    assert {one.workload for one in both} > known
-    weights = {one.workload: one.weight for one in both}
+    weights = {one.workload: one.weight for one in tasks_with_merges}
+    assert weights.keys() > known
     assert all(weights[one.workload] == one.weight for one in branching_tasks)
 
 
 @pytest.mark.slow
-def test_a_merged_stage_is_compiled_with_the_record_of_its_task(branching, tmp_path, stock_output):
-    extra = merged_modules(build_model(*branching, TARGET).extraction)
-    merged = extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
+def test_a_merged_stage_is_compiled_with_the_record_of_its_task(
+    branching, tasks_with_merges, tmp_path, stock_output
+):
     log = tmp_path / "merged.json"
-    write_candidates(log, merged)
+    write_candidates(log, tasks_with_merges)
     value = random_input(branching[0])
     with Spy([log]) as spy, ansor_context():
         tuned = build_model(*branching, TARGET)
@@ -299,6 +301,7 @@ def test_a_log_that_holds_the_budget_means_no_tuning(tmp_path):
     assert log.read_bytes() == before
 
 
+@pytest.mark.slow(1)
 def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path):
     mod, params = one_convolution()
     (task,) = extract_tasks(mod, params, TARGET, cores=2)

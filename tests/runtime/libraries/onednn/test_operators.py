@@ -153,10 +153,19 @@ MOSTLY_ALL = pytest.mark.parametrize(
 )
 
 
-def mostly_full(step: str) -> object:
-    """A step as a case: whatever the types are, nearly all are of float32 within oneDNN."""
-    few = ("doubled", "residual", "gelu", "scale")
-    return step if step in few else pytest.param(step, marks=pytest.mark.full)
+IN_BFLOAT16 = {
+    *("3x3", "first layer", "depthwise", "grouped", "NHWC", "NHWC, depthwise", "transposed"),
+    *("transposed, NHWC", "3x3x3, residual", "1x1x1, strided", "NDHWC", "dense of a row"),
+    *("dense of blocks of 30", "dense of odd depth", "transposed matrices", "max pooling"),
+    *("max pooling, uneven padding", "max pooling of NHWC", "average pooling", "global average"),
+    *("pooling and more", "softmax", "doubled", "residual", "gelu", "scale"),
+}
+"""One of each kind: types change neither windows nor, within oneDNN, steps."""
+
+
+def mostly_full(name: str) -> object:
+    """An operator, or a step, as a case."""
+    return name if name in IN_BFLOAT16 else pytest.param(name, marks=pytest.mark.full)
 
 
 def has_bfloat16(onednn) -> bool:
@@ -182,7 +191,7 @@ def assert_right_in_bfloat16(seen: n.Computed, low: n.Low) -> None:
 
 @pytest.mark.slow(2)
 @MOSTLY_ALL
-@pytest.mark.parametrize("name", [*OPERATORS, *map(mostly_full, WITH_STEPS)])
+@pytest.mark.parametrize("name", [*map(mostly_full, (*OPERATORS, *WITH_STEPS))])
 def test_operators_are_right_in_bfloat16(onednn, name, low):
     seen = n.computed((OPERATORS | WITH_STEPS)[name], lanes=2, low=LOW[low])
     assert_right_in_bfloat16(seen, LOW[low])
@@ -248,7 +257,13 @@ WIDE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full) if name in ("3x3 apart", "U-Net") else name
+        for name in WIDE
+    ],
+)
 def test_wide_transposed_convolutions_take_steps_of_whole_sums(onednn, name):
     """oneDNN 3.2 has code that takes them of partial ones."""
     seen = n.computed(partial(n.transposed_then, n.scaled_and_moved, **WIDE[name]), lanes=2)
@@ -414,6 +429,12 @@ CUTS = {
 }
 
 
+CUT_IN_BFLOAT16 = {
+    *("channels", "pixels", "depthwise", "depth", "transposed", "dense of many rows"),
+    *("matrices", "pooling", "pooling of rows", "softmax"),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CUTS)
 def test_parts_are_right(onednn, monkeypatch, name):
@@ -428,7 +449,13 @@ def test_parts_are_right(onednn, monkeypatch, name):
 
 @pytest.mark.slow(2)
 @MOSTLY_ALL
-@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in CUT_IN_BFLOAT16 else pytest.param(name, marks=pytest.mark.full)
+        for name in CUTS
+    ],
+)
 def test_parts_are_right_in_bfloat16(onednn, monkeypatch, name, low):
     require_bfloat16(onednn)
     make, cuts = CUTS[name]

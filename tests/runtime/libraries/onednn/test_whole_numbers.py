@@ -160,6 +160,7 @@ UNLIKE = {
 }
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", UNLIKE)
 def test_an_operand_of_another_type_than_the_result_is_read_rightly(monkeypatch, name):
     model = built(lambda x: written(UNLIKE[name](x)))
@@ -172,6 +173,7 @@ def test_an_operand_of_another_type_than_the_result_is_read_rightly(monkeypatch,
     assert (apart > 0.01).mean() < 1e-3
 
 
+@pytest.mark.slow(1)
 def test_an_operand_of_another_type_is_not_read_in_blocks_of_channels():
     def blocked(x):
         weight = weights(48, 32, 1, 1, axis=0, most=150)  # in nine bits: a product is added
@@ -184,6 +186,7 @@ def test_an_operand_of_another_type_is_not_read_in_blocks_of_channels():
     assert (np.abs(found - wanted) > 0.01 * WRITTEN.scale).mean() < 1e-3
 
 
+@pytest.mark.slow(1)
 def test_padding_is_zero_whatever_stands_for_it(monkeypatch):
     cut_every_call(monkeypatch, "1x1x1")
     model = replace(built(OPERATORS["3x3"]), libraries=(OnednnLibrary(),))
