@@ -186,7 +186,10 @@ _ERF = _powers(polynomials.ERF_NEAR) + 2 + _powers(polynomials.ERF_FAR) + 1 + _S
 """Steps of erf: both polynomials, since no element takes a branch of its own."""
 
 _BILINEAR = _steps(2, 32, 28, 56) + _steps(2, 32, 56, 56)
-"""Operations of 32 images of 28 x 28 that get 56 x 56: along each row once, then between rows."""
+"""Operations of 32 images of 28 x 28 that get 56 x 56: along each row once, then between rows.
+
+C by hand reaches 0.62 of this bound in NCHW on Zen 4, which reads rows and writes as many by turns.
+"""
 
 CASES: Mapping[str, OneKernel] = MappingProxyType(
     {

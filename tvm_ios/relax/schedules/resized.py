@@ -15,7 +15,14 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.tiles import PLACES, only_store, substituted, uses, vectors_of
+from tvm_ios.relax.schedules.tiles import (
+    PLACES,
+    in_order,
+    only_store,
+    substituted,
+    uses,
+    vectors_of,
+)
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["known_number", "with_known_places"]
@@ -56,7 +63,9 @@ def _changed(loop: tirx.For) -> tirx.Stmt:
         for each in vectors_of(extent, LANES)
         for number in range(each.count)
     ]
-    return tirx.SeqStmt([each for part in parts for each in part]) if all(parts) else plain
+    if not parts or not all(parts):
+        return plain
+    return in_order([each for part in parts for each in part])
 
 
 def _in_vector(

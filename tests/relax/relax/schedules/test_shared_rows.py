@@ -10,7 +10,14 @@ from tests.relax.relax.schedules.kernels import ran
 from tvm_ios.relax.schedules.shared_rows import with_shared_rows
 from tvm_ios.support.exact_bits import exact_bits
 
-SIZES = {(14, 14): (28, 28), (5, 7): (17, 15), (9, 6): (19, 80), (2, 40): (70, 9), (6, 8): (7, 9)}
+SIZES = {
+    (14, 14): (28, 28),
+    (5, 7): (17, 15),
+    (9, 6): (19, 80),
+    (2, 40): (70, 9),
+    (6, 8): (7, 9),
+    (3, 5): (9, 3),
+}
 
 
 def _kernel(method, layout, size, larger, mode="half_pixel"):
@@ -43,6 +50,14 @@ def test_resized_images_are_those_of_stock_loops(method, layout, size, mode):
     np.testing.assert_allclose(
         ran(made, x, like=like), ran(kernel, x, like=like), rtol=1e-5, atol=1e-5
     )
+
+
+def test_images_of_one_channel_are_resized_in_both_layouts():
+    x = te.placeholder((1, 9, 11, 1), name="x")
+    kernel = te.create_prim_func([x, _resized(x, "linear", "NHWC", (20, 16))])
+    value, like = _drawn(1, 9, 11, 1), np.zeros((1, 20, 16, 1), "float32")
+    found = ran(with_shared_rows(kernel, 16), value, like=like)
+    np.testing.assert_allclose(found, ran(kernel, value, like=like), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("lanes", [4, 8])
