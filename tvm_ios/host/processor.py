@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 __all__ = [
+    "ROUNDING",
     "default_lanes",
     "has_bfloat16",
     "has_products_of_bytes",
@@ -19,6 +20,8 @@ __all__ = [
 # /proc/cpuinfo. The names stand for feature sets: they serve AMD processors as well.
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 _AVX2 = frozenset({"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"})
+ROUNDING = {"cascadelake": "cooperlake"}
+"""Processors of LLVM, by those that differ from them in bfloat16 only."""
 _X86_TARGETS = (
     ("cascadelake", 8, _AVX2 | _AVX512 | {"avx512_vnni"}),
     ("skylake-avx512", 4, _AVX2 | _AVX512),

@@ -27,7 +27,7 @@ from tvm_ios.relax.stored.bfloat16 import in_bfloat16, low_values
 from tvm_ios.relax.stored.packed_weights import with_packed_weights
 from tvm_ios.relax.stored.quantised import in_numbers, is_quantised
 from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
-from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.target import resolve_target, rounding_target
 from tvm_ios.relax.transforms.fold import fold_constants
 from tvm_ios.relax.transforms.gates import keep_gates_apart
 from tvm_ios.relax.transforms.moves import with_equal_splits, with_fewer_moves, with_whole_ranks
@@ -199,10 +199,14 @@ def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> Prepared
 
 
 def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:
-    """Prepared module of float32 whose values lie in memory as bfloat16 where that is said."""
+    """Prepared module of float32 whose values lie in memory as bfloat16 where that is said.
+
+    On a processor that rounds vectors to bfloat16, kernels do so.
+    """
     fused = in_bfloat16(extract(prepared.fused or prepared.module), low)
-    module = with_own_loops(extract(fused), prepared.target)
-    return replace(prepared, module=module, fused=fused, low=low)
+    target = rounding_target(prepared.target)
+    module = with_own_loops(extract(fused), target)
+    return replace(prepared, module=module, target=target, fused=fused, low=low)
 
 
 def bound_module(mod: Any, params: Mapping[str, Any] | None) -> tvm.IRModule:

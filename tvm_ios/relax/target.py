@@ -15,6 +15,7 @@ import tvm
 
 from tvm_ios.errors import ModelError
 from tvm_ios.host import host_target as host_words
+from tvm_ios.host.processor import ROUNDING, has_bfloat16
 
 __all__ = ["host_target", "resolve_target"]
 
@@ -52,6 +53,14 @@ def resolve_target(target: Any) -> tvm.target.Target:
             f"{str(host_target())!r}"
         )
     return chosen
+
+
+def rounding_target(target: tvm.target.Target) -> tvm.target.Target:
+    """Target whose kernels may round vectors to bfloat16, if this processor does; else the same."""
+    processor = ROUNDING.get(str(target.attrs.get("mcpu", "")))
+    if processor is None or not has_bfloat16():
+        return target
+    return tvm.target.Target({**json.loads(str(target)), "mcpu": processor})
 
 
 @cache

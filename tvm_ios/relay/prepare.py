@@ -22,6 +22,7 @@ from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.precision.quantised_products import QuantisedProducts
 from tvm_ios.errors import OptionError
 from tvm_ios.host import has_bfloat16
+from tvm_ios.host.processor import ROUNDING
 from tvm_ios.relay.constants import equal_constants
 from tvm_ios.relay.context import pass_context
 from tvm_ios.relay.dataflow import all_calls, graph_order, rebuild
@@ -50,8 +51,6 @@ __all__ = [
     "with_low_precision",
 ]
 
-ROUNDING = {"cascadelake": "cooperlake"}
-"""Processors of LLVM, by those that differ from them in bfloat16 only."""
 PRODUCTS_OF_BYTES = "avx512vnni"
 """LLVM's name of what processors have that multiply bytes by fours."""
 HEAVY = ("conv", "dense", "matmul", "pool")

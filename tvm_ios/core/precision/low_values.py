@@ -21,6 +21,8 @@ class LowOperator:
     """True if it may read and write float32 as bfloat16."""
     is_product: bool
     """True if it computes a convolution or a product of matrices."""
+    own_loops: bool = False
+    """True if compiled loops of such a product load and store bfloat16 as fast as float32."""
     has_weights: bool
     """True if it has constant weights of float32."""
     reads: tuple[int, ...]

@@ -25,8 +25,6 @@ __all__ = ["RegionCosts", "cheapest_regions", "region_costs"]
 
 CONVERSION_NS = 500
 """Nanoseconds of a conversion of few data in front of a library's product."""
-OWN_LOOPS = "depthwise_conv2d"
-"""Kind of products whose compiled loops load and store bfloat16 as fast as float32."""
 
 
 def region_costs(
@@ -41,10 +39,7 @@ def region_costs(
         graph=graph,
         values=values,
         results=frozenset(whole.results),
-        products=tuple(
-            each.is_product and operator.kind != OWN_LOOPS
-            for each, operator in zip(values.operators, graph.operators, strict=True)
-        ),
+        products=tuple(each.is_product and not each.own_loops for each in values.operators),
         exact_ns=call.library_ns(dialect.describe(prepared.extraction), libraries),
         low_ns=call.library_ns(dialect.describe(lowered), libraries),
         speeds=call.device.speeds,

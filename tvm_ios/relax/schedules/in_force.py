@@ -20,6 +20,7 @@ from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.joined import joined
 from tvm_ios.relax.schedules.packed import packed
 from tvm_ios.relax.schedules.resized import with_known_places
+from tvm_ios.relax.schedules.rounding import with_rounding
 from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.schedules.shared_rows import with_shared_rows
 from tvm_ios.relax.schedules.sliding import sliding
@@ -59,7 +60,7 @@ def scheduled(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tir
     )
     if made is None:
         return None
-    made = with_arithmetic(made) if bits_may_change() else made
+    made = with_rounding(with_arithmetic(made), target) if bits_may_change() else made
     return made.with_attr(IS_SCHEDULED, True)
 
 

@@ -10,6 +10,7 @@ from tvm import te, tirx, topi
 from tvm_ios.core.precision.low_precision import FLOAT32
 from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.kernels.packed_products import Packing
+from tvm_ios.relax.schedules.rounding import widened
 
 __all__ = ["looked_up", "number", "rounded", "unpacked", "written"]
 
@@ -20,7 +21,7 @@ LAST = np.float32(1.5 * 2**23)
 def number(values: te.Tensor, stored: StoredType) -> te.Tensor:
     """Numbers of float32 that are in memory in another type."""
     if not stored.is_whole:
-        return te.compute(values.shape, lambda *place: _widened(values(*place)), "widened")
+        return te.compute(values.shape, lambda *place: widened(values(*place)), "widened")
     scale = tirx.const(np.float32(stored.scale), FLOAT32)
 
     def element(*place: Any) -> Any:
@@ -76,15 +77,6 @@ def rounded(values: te.Tensor, stored: StoredType) -> te.Tensor:
         lambda *place: _steps(values(*place), stored).astype(FLOAT32) * scale,
         "rounded",
     )
-
-
-def _widened(value: Any) -> Any:
-    """A number of bfloat16 as float32, of which it is the upper half.
-
-    TVM's conversion takes the half for a whole number where a kernel binds what it computes.
-    """
-    half = tirx.reinterpret("uint16", value).astype("uint32")
-    return tirx.reinterpret(FLOAT32, half << 16)
 
 
 def _steps(value: Any, stored: StoredType) -> Any:

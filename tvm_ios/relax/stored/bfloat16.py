@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from tvm_ios.core.fused_function import PrimitiveCall
 from tvm_ios.core.precision.low_precision import BFLOAT16, FLOAT32, LowPrecision
 from tvm_ios.core.precision.low_values import LowOperator, LowValues
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
@@ -52,8 +54,10 @@ def low_values(extraction: Extraction) -> LowValues:
     """Values of a prepared module of float32 that could be bfloat16."""
     weights = _weights(extraction)
     operators = []
-    rows = zip(extraction.line.calls, extraction.graph.operators, strict=True)
-    for index, (call, operator) in enumerate(rows):
+    rows = zip(
+        extraction.line.calls, extraction.graph.operators, functions_of(extraction), strict=True
+    )
+    for index, (call, operator, function) in enumerate(rows):
         read = arguments_of(call)
         words = set(operator.kind.split("_"))
         reads = tuple(dict.fromkeys(each.call for each in read if is_made(each)))
@@ -65,6 +69,7 @@ def low_values(extraction: Extraction) -> LowValues:
                 and LONELY.isdisjoint(words)
                 and not is_packed(kernel_of(extraction.module, call)),
                 is_product=any(word.startswith(PRODUCT_WORDS) for word in words),
+                own_loops=function is not None and any(map(_slides, function.calls)),
                 has_weights=index in weights,
                 reads=reads,
                 reads_apart=frozenset(reads),
@@ -110,6 +115,18 @@ def arguments_of(call: ReadCall) -> list[Any]:
 def is_made(value: Any) -> bool:
     """True for results of operators, False for inputs of the model and constants."""
     return isinstance(value, Made) and value.call >= 0
+
+
+def _slides(call: PrimitiveCall) -> bool:
+    """True for depthwise convolutions in layouts whose windows have loops of ours."""
+    if call.operator != "nn.conv2d":
+        return False
+    attributes = dict(call.attributes)
+    layout = str(attributes["data_layout"])
+    letters = [each for each in layout if each.isalpha()]
+    shape = zip(letters, call.result.shape, strict=True)
+    channels = math.prod(extent for letter, extent in shape if letter in "Cc")
+    return layout != "NCHW" and attributes["groups"] == channels
 
 
 def _weights(extraction: Extraction) -> dict[int, int]:

@@ -81,6 +81,7 @@ def low_values(extraction: Extraction) -> LowValues:
             LowOperator(
                 able=_is_able(index, extraction),
                 is_product=_is_product(call),
+                own_loops=extraction.graph.operators[index].kind == "depthwise_conv2d",
                 has_weights=_weight_of(call) is not None,
                 reads=tuple(dict.fromkeys(each for some in made for each in some)),
                 reads_apart=frozenset(index_of[each] for each in apart),

@@ -66,6 +66,20 @@ def test_what_is_read_as_places_and_what_norms_read_is_float32():
     assert chosen(prepared(norm))[0] == []
 
 
+@pytest.mark.parametrize(
+    ("layout", "groups", "slides"),
+    [("NHWC", 32, True), ("NCHW16c", 32, True), (None, 32, False), ("NHWC", 1, False)],
+)
+def test_windows_with_loops_of_ours_take_either_type(layout, groups, slides):
+    def body(net):
+        weights = net.constant(32, 32 // groups, 3, 3)
+        return net.emit(relax.op.nn.conv2d(net.x, weights, padding=1, groups=groups))
+
+    model = prepare(Network(1, 32, 8, 8).build(body), None, TARGET, image_layout=layout)
+    found = low_values(model.extraction).operators
+    assert [each.own_loops for each in found if each.is_product] == [slides]
+
+
 def test_kernels_read_and_write_what_their_notes_say():
     model = prepared(lambda net: product(net, product(net, net.x)))
     low = with_low_precision(model, low_values(model.extraction).most())
