@@ -37,6 +37,8 @@ __all__ = ["emit_rows"]
 ROWS, TOGETHER = 4, 2
 """Rows of a tile of single channels, and vectors of each, which share weights. With more of both,
 LLVM reads ahead until its registers no longer hold the sums."""
+MOST_TERMS = 200
+"""Terms of a tile of single channels, each of which is code of its own."""
 CHANNELS = 8
 """Channels of a tile, all with one vector of a row."""
 
@@ -47,7 +49,9 @@ def emit_rows(sliding: Sliding, lanes: int) -> tirx.Stmt | None:
         return None
     columns = sliding.slides[sliding.results[-1]].axis
     shared = [each for each in sliding.results if each not in sliding.slides]
-    together, across = (1, CHANNELS) if shared else (TOGETHER, ROWS)
+    together, across = 1, CHANNELS
+    if not shared:
+        together, across = TOGETHER, max(1, min(ROWS, MOST_TERMS // (TOGETHER * sliding.taps)))
     groups = list(row_vectors(columns, lanes, LEAST_LANES, together))
     return _Emitter(sliding, groups, across).statement()
 
@@ -65,7 +69,7 @@ class _Emitter:
         extents = list(sliding.extents[:-1])
         tiles = self._tiles()
         (first_tile, *others) = tiles
-        is_apart = self._is_shared and not others
+        is_apart = self._is_alike and not others
         extents[across] = extents[across] // first_tile.width if is_apart else 1
         task = self._sums.variable("task")
         numbers = unfused(task, extents)
@@ -92,7 +96,7 @@ class _Emitter:
     def _tiles(self) -> list[Tile]:
         """Tiles of rows or channels; one of those that are a task each."""
         extent = self.sliding.extents[self._across]
-        if not self._is_shared:
+        if not self._is_alike:
             axis = self.sliding.slides[self.sliding.results[self._across]].axis
             return list(tiles_along(axis, self.most_across))
         width = divisor(extent, self.most_across)
@@ -112,9 +116,10 @@ class _Emitter:
         return len(others) - 1 if sliding.row is None else others.index(sliding.row)
 
     @property
-    def _is_shared(self) -> bool:
-        """True if all results of a tile, but those of a row, read the same data."""
-        return self.sliding.results[self._across] not in self.sliding.slides
+    def _is_alike(self) -> bool:
+        """True if all rows or channels of a tile read the same data."""
+        variable = self.sliding.results[self._across]
+        return self.most_across == 1 or variable not in self.sliding.slides
 
     def _group(self, rows: Sequence[Places], tile: Tile, group: RowVectors) -> tirx.Stmt:
         """Sums of the vectors of one tile, and what is made of them."""
@@ -144,8 +149,8 @@ class _Emitter:
         """Additions of all that a tile reads."""
         sliding = self.sliding
         inputs = [(each, self._sums.variable("input")) for each in sliding.inputs]
-        if self._is_shared:
-            body = self._shared_added(rows, inputs, group, begin, sums)
+        if self._is_alike:
+            body = self._alike_added(rows, inputs, group, begin, sums)
         else:
             slide, steps = sliding.slides[sliding.results[self._across]], []
             for _, pairs in tile.reads(slide.axis):
@@ -159,7 +164,7 @@ class _Emitter:
             body = tirx.For(number, 0, extent, tirx.ForKind.SERIAL, body)
         return body
 
-    def _shared_added(
+    def _alike_added(
         self,
         rows: Sequence[Places],
         inputs: Places,
@@ -191,6 +196,12 @@ class _Emitter:
         slide = sliding.slides[sliding.results[-1]]
         steps: list[tirx.Stmt] = []
         loads = RowLoads(sliding, group, begin, readers[0][1], steps)
+        if sliding.added.same_as(sliding.element) and sliding.combine is tirx.Max:
+            largest = self._largest(loads, steps)
+            for sums, _ in readers:
+                for total, row in zip(sums, largest, strict=True):
+                    steps.append(self._add(total, sliding.element, row))
+            return in_order(steps)
         for tap in range(slide.axis.kernel):
             here = [] if slide.tap is None else [(slide.tap, self._sums.number(tap))]
             terms = [substituted(sliding.added, [*places, *here]) for _, places in readers]
@@ -199,6 +210,23 @@ class _Emitter:
                 for (sums, _), term in zip(readers, terms, strict=True):
                     steps.append(self._add(sums[number], term, data))
         return in_order(steps)
+
+    def _largest(self, loads: RowLoads, steps: list[tirx.Stmt]) -> list[Any]:
+        """Buffers of the largest elements of a row of the window, for all rows that read it.
+
+        The last one of equal zeros stays, as if all were compared one after another.
+        """
+        vectors = loads.group.vectors
+        largest = [lanes_in_registers(each.lanes, "largest") for each in vectors]
+        steps += map(tirx.AllocBuffer, largest)
+        for tap in range(self.sliding.slides[self.sliding.results[-1]].axis.kernel):
+            for total, vector in zip(largest, vectors, strict=True):
+                data = loads.vector(vector, tap)
+                if tap == 0:
+                    steps.append(self._sums.stored(total, 0, vector.lanes, data.__getitem__))
+                else:
+                    steps.append(self._add(total, self.sliding.element, data))
+        return largest
 
     def _add(self, total: Any, term: Value, data: Any) -> tirx.Stmt:
         element = self.sliding.element
