@@ -68,9 +68,8 @@ class _Emitter:
         sliding, across = self.sliding, self._across
         extents = list(sliding.extents[:-1])
         tiles = self._tiles()
-        (first_tile, *others) = tiles
-        is_apart = self._is_alike and not others
-        extents[across] = extents[across] // first_tile.width if is_apart else 1
+        is_task = len(tiles) == tiles[0].count == 1
+        extents[across] = extents[across] // tiles[0].width if is_task else 1
         task = self._sums.variable("task")
         numbers = unfused(task, extents)
         steps = []
@@ -94,11 +93,10 @@ class _Emitter:
         return WindowSums(self.sliding)
 
     def _tiles(self) -> list[Tile]:
-        """Tiles of rows or channels; one of those that are a task each."""
-        extent = self.sliding.extents[self._across]
-        if not self._is_alike:
-            axis = self.sliding.slides[self.sliding.results[self._across]].axis
-            return list(tiles_along(axis, self.most_across))
+        """Tiles of rows or channels; one tile where all are alike, and each is a task."""
+        extent, row = self.sliding.extents[self._across], self.sliding.row
+        if row is not None and not self._is_alike:
+            return list(tiles_along(self.sliding.slides[row].axis, self.most_across))
         width = divisor(extent, self.most_across)
         if 2 * width > min(extent, self.most_across):
             return [Tile(begin=0, width=width)]
