@@ -18,12 +18,9 @@ from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import RowVectors, Tile, row_vectors, tiles_along
-from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.row_loads import RowLoads
 from tvm_ios.relax.schedules.tiles import (
     LEAST_LANES,
-    LEAST_PARALLEL,
-    Vectors,
     divisor,
     in_order,
     substituted,
@@ -83,10 +80,7 @@ class _Emitter:
             ]
             body = in_order([self._group(rows, tile, each) for each in self.groups])
             steps.append(tirx.For(number, 0, tile.count, tirx.ForKind.SERIAL, body))
-        tasks = math.prod(extents)
-        is_large = math.prod(sliding.extents) * sliding.taps >= LEAST_PARALLEL and tasks > 1
-        kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, tasks, kind, in_order(steps))
+        return self._sums.shared(task, math.prod(extents), in_order(steps))
 
     @property
     def _sums(self) -> WindowSums:
@@ -238,34 +232,18 @@ class _Emitter:
         sums: Sequence[Sequence[Any]],
     ) -> list[tirx.Stmt]:
         """Statements that make results of sums."""
+        first, across = [place for _, place in rows[0]], self._across
         steps: list[tirx.Stmt] = []
-        for number, vector in enumerate(group.vectors):
-            totals = [each[number] for each in sums]
+        for at, vector in enumerate(group.vectors):
             for piece in vectors_of(vector.results, vector.lanes):
                 column = begin + (vector.offset + piece.begin)
-                steps += self._piece_written(rows, column, totals, piece)
+
+                def place(
+                    number: Value | int, lane: tirx.Var, column: Value = column
+                ) -> list[Value]:
+                    here = [*first[:across], first[across] + number, *first[across + 1 :]]
+                    return [*here, column + lane]
+
+                totals = [each[at] for each in sums]
+                steps += self._sums.all_written(totals, piece.begin, piece.lanes, place)
         return steps
-
-    def _piece_written(
-        self, rows: Sequence[Places], column: Value, totals: Sequence[Any], piece: Vectors
-    ) -> list[tirx.Stmt]:
-        first = [place for _, place in rows[0]]
-        across, lanes = self._across, piece.lanes
-
-        def written(total: Any, begin: Value | int, number: Value | int) -> tirx.Stmt:
-            here = [*first[:across], first[across] + number, *first[across + 1 :]]
-            return self._sums.written(total, begin, lanes, lambda lane: [*here, column + lane])
-
-        if not calls_dear(self.sliding.write.value):
-            return [written(each, piece.begin, number) for number, each in enumerate(totals)]
-        # Sums themselves would leave their registers, if a loop chose among them.
-        kept = lanes_in_registers(len(totals) * lanes, "kept")
-        number = self._sums.variable("number")
-
-        def copied(at: int) -> tirx.Stmt:
-            total = totals[at]
-            return self._sums.stored(kept, at * lanes, lanes, lambda n: total[n + piece.begin])
-
-        body = written(kept, number * lanes, number)
-        loop = tirx.For(number, 0, len(totals), tirx.ForKind.SERIAL, body)
-        return [tirx.AllocBuffer(kept), *map(copied, range(len(totals))), loop]
