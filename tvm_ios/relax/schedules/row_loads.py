@@ -33,29 +33,50 @@ class RowLoads:
     """What stands for all variables but that of the column and its tap."""
     steps: list[tirx.Stmt]
     """Statements that load, which come before those that read."""
-    found: dict[tuple[int, int], Any] = field(default_factory=dict)
+    whole: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """Vectors of elements beside each other, by the place of the first and their number."""
+    strided: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """Vectors shuffled from these, by offset of their results and distance of the first element."""
 
     def vector(self, vector: RowVector, tap: int) -> Any:
         """Buffer of the elements that one column of the window reads, one for each result."""
         axis = self.sliding.slides[self.sliding.results[-1]].axis
-        far, phase = divmod(tap * axis.dilation, axis.stride)
-        first = axis.place(vector.offset, 0) + far * axis.stride
-        lanes = vector.lanes
-        whole = [self._whole(first + n * lanes, lanes) for n in range(axis.stride)]
-        if len(whole) == 1:
-            return whole[0]
-        buffer = lanes_in_registers(lanes, "strided")
-        ramp = tirx.Ramp(0, 1, lanes)
-        chosen = [phase + n * axis.stride for n in range(lanes)]
-        shuffled = tirx.Shuffle([tirx.BufferLoad(each, [ramp]) for each in whole], chosen)
+        distance = tap * axis.dilation
+        if axis.stride == 1:
+            return self._whole(axis.place(vector.offset, 0) + distance, vector.lanes)
+        return self._strided(vector, axis.place(vector.offset, 0), distance, axis.stride)
+
+    def _strided(self, vector: RowVector, first: int, distance: int, stride: int) -> Any:
+        """Buffer of elements at a stride, so far from a place, shuffled from as few vectors as do.
+
+        Those that taps farther right read are those of a tap before, but for the last ones.
+        """
+        if (vector.offset, distance) in self.strided:
+            return self.strided[vector.offset, distance]
+        lanes, span = vector.lanes, vector.lanes * stride
+        far, near = divmod(distance, stride)
+        # What lies nearest is whole, since others are made of it.
+        wanted = [distance + n * stride for n in range(vector.results if far else lanes)]
+        if wanted[-1] < span:
+            parts = [self._whole(first + n * lanes, lanes) for n in range(stride)]
+        elif wanted[-1] < span + lanes:
+            parts = [self._strided(vector, first, near, stride), self._whole(first + span, lanes)]
+            wanted = [at // stride if at < span else at - span + lanes for at in wanted]
+        else:
+            parts = [self._whole(first + far * stride + n * lanes, lanes) for n in range(stride)]
+            wanted = [at - far * stride for at in wanted]
+        chosen = [*wanted, *[0] * (lanes - len(wanted))]
+        buffer, ramp = lanes_in_registers(lanes, "strided"), tirx.Ramp(0, 1, lanes)
+        shuffled = tirx.Shuffle([tirx.BufferLoad(each, [ramp]) for each in parts], chosen)
         self.steps.extend([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, shuffled, [ramp])])
+        self.strided[vector.offset, distance] = buffer
         return buffer
 
     def _whole(self, place: int, lanes: int) -> Any:
         """Buffer of elements beside each other, the first at a place from the group's first on."""
-        if (place, lanes) not in self.found:
-            self.found[place, lanes] = self._loaded(place, lanes)
-        return self.found[place, lanes]
+        if (place, lanes) not in self.whole:
+            self.whole[place, lanes] = self._loaded(place, lanes)
+        return self.whole[place, lanes]
 
     def _loaded(self, place: int, lanes: int) -> Any:
         column, sums = self.sliding.results[-1], WindowSums(self.sliding)

@@ -18,9 +18,7 @@ from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Tile, tiles_along
-from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.tiles import (
-    LEAST_PARALLEL,
     Vectors,
     divisor,
     in_order,
@@ -88,10 +86,8 @@ class _Emitter:
             self._tiles(places, each, part, chunks)
             for each in tiles_along(self._slide.axis, self.most_sums)
         ]
-        is_large = math.prod(sliding.extents) * sliding.taps >= LEAST_PARALLEL and tasks > 1
-        kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
         body = tirx.For(row, 0, count, tirx.ForKind.SERIAL, in_order(tiles))
-        return tirx.For(task, 0, tasks, kind, body)
+        return self._sums.shared(task, tasks, body)
 
     def _chunks(self) -> int:
         """Vectors side by side that one task computes.
@@ -202,30 +198,13 @@ class _Emitter:
         sums: Sequence[Any],
     ) -> list[tirx.Stmt]:
         """Statements that make results of sums."""
-        lanes = int(sums[0].shape[0])
-
         rows = [place for _, place in places]
-
-        def written(total: Any, first: Value | int, number: Value | int) -> tirx.Stmt:
-            return self._sums.written(
-                total, first, lanes, lambda lane: [*rows, begin + number, channel + lane]
-            )
-
-        if not calls_dear(self.sliding.write.value):
-            return [written(each, 0, number) for number, each in enumerate(sums)]
-        # Sums themselves would leave their registers, if a loop chose among them.
-        kept = lanes_in_registers(len(sums) * lanes, "kept")
-        number = self._sums.variable("number")
-        return [
-            tirx.AllocBuffer(kept),
-            *(
-                self._sums.stored(kept, n * lanes, lanes, total.__getitem__)
-                for n, total in enumerate(sums)
-            ),
-            tirx.For(
-                number, 0, len(sums), tirx.ForKind.SERIAL, written(kept, number * lanes, number)
-            ),
-        ]
+        return self._sums.all_written(
+            sums,
+            0,
+            int(sums[0].shape[0]),
+            lambda number, lane: [*rows, begin + number, channel + lane],
+        )
 
 
 def _height(rows: int) -> int:

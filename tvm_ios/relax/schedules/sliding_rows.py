@@ -18,12 +18,9 @@ from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import RowVectors, Tile, row_vectors, tiles_along
-from tvm_ios.relax.schedules.arithmetic import calls_dear
 from tvm_ios.relax.schedules.row_loads import RowLoads
 from tvm_ios.relax.schedules.tiles import (
     LEAST_LANES,
-    LEAST_PARALLEL,
-    Vectors,
     divisor,
     in_order,
     substituted,
@@ -37,6 +34,8 @@ __all__ = ["emit_rows"]
 ROWS, TOGETHER = 4, 2
 """Rows of a tile of single channels, and vectors of each, which share weights. With more of both,
 LLVM reads ahead until its registers no longer hold the sums."""
+MOST_TERMS = 200
+"""Terms of a tile of single channels, each of which is code of its own."""
 CHANNELS = 8
 """Channels of a tile, all with one vector of a row."""
 
@@ -47,7 +46,9 @@ def emit_rows(sliding: Sliding, lanes: int) -> tirx.Stmt | None:
         return None
     columns = sliding.slides[sliding.results[-1]].axis
     shared = [each for each in sliding.results if each not in sliding.slides]
-    together, across = (1, CHANNELS) if shared else (TOGETHER, ROWS)
+    together, across = 1, CHANNELS
+    if not shared:
+        together, across = TOGETHER, max(1, min(ROWS, MOST_TERMS // (TOGETHER * sliding.taps)))
     groups = list(row_vectors(columns, lanes, LEAST_LANES, together))
     return _Emitter(sliding, groups, across).statement()
 
@@ -64,9 +65,8 @@ class _Emitter:
         sliding, across = self.sliding, self._across
         extents = list(sliding.extents[:-1])
         tiles = self._tiles()
-        (first_tile, *others) = tiles
-        is_apart = self._is_shared and not others
-        extents[across] = extents[across] // first_tile.width if is_apart else 1
+        is_task = len(tiles) == tiles[0].count == 1
+        extents[across] = extents[across] // tiles[0].width if is_task else 1
         task = self._sums.variable("task")
         numbers = unfused(task, extents)
         steps = []
@@ -80,21 +80,17 @@ class _Emitter:
             ]
             body = in_order([self._group(rows, tile, each) for each in self.groups])
             steps.append(tirx.For(number, 0, tile.count, tirx.ForKind.SERIAL, body))
-        tasks = math.prod(extents)
-        is_large = math.prod(sliding.extents) * sliding.taps >= LEAST_PARALLEL and tasks > 1
-        kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, tasks, kind, in_order(steps))
+        return self._sums.shared(task, math.prod(extents), in_order(steps))
 
     @property
     def _sums(self) -> WindowSums:
         return WindowSums(self.sliding)
 
     def _tiles(self) -> list[Tile]:
-        """Tiles of rows or channels; one of those that are a task each."""
-        extent = self.sliding.extents[self._across]
-        if not self._is_shared:
-            axis = self.sliding.slides[self.sliding.results[self._across]].axis
-            return list(tiles_along(axis, self.most_across))
+        """Tiles of rows or channels; one tile where all are alike, and each is a task."""
+        extent, row = self.sliding.extents[self._across], self.sliding.row
+        if row is not None and not self._is_alike:
+            return list(tiles_along(self.sliding.slides[row].axis, self.most_across))
         width = divisor(extent, self.most_across)
         if 2 * width > min(extent, self.most_across):
             return [Tile(begin=0, width=width)]
@@ -112,9 +108,10 @@ class _Emitter:
         return len(others) - 1 if sliding.row is None else others.index(sliding.row)
 
     @property
-    def _is_shared(self) -> bool:
-        """True if all results of a tile, but those of a row, read the same data."""
-        return self.sliding.results[self._across] not in self.sliding.slides
+    def _is_alike(self) -> bool:
+        """True if all rows or channels of a tile read the same data."""
+        variable = self.sliding.results[self._across]
+        return self.most_across == 1 or variable not in self.sliding.slides
 
     def _group(self, rows: Sequence[Places], tile: Tile, group: RowVectors) -> tirx.Stmt:
         """Sums of the vectors of one tile, and what is made of them."""
@@ -144,8 +141,8 @@ class _Emitter:
         """Additions of all that a tile reads."""
         sliding = self.sliding
         inputs = [(each, self._sums.variable("input")) for each in sliding.inputs]
-        if self._is_shared:
-            body = self._shared_added(rows, inputs, group, begin, sums)
+        if self._is_alike:
+            body = self._alike_added(rows, inputs, group, begin, sums)
         else:
             slide, steps = sliding.slides[sliding.results[self._across]], []
             for _, pairs in tile.reads(slide.axis):
@@ -159,7 +156,7 @@ class _Emitter:
             body = tirx.For(number, 0, extent, tirx.ForKind.SERIAL, body)
         return body
 
-    def _shared_added(
+    def _alike_added(
         self,
         rows: Sequence[Places],
         inputs: Places,
@@ -191,6 +188,12 @@ class _Emitter:
         slide = sliding.slides[sliding.results[-1]]
         steps: list[tirx.Stmt] = []
         loads = RowLoads(sliding, group, begin, readers[0][1], steps)
+        if sliding.added.same_as(sliding.element) and sliding.combine is tirx.Max:
+            largest = self._largest(loads, steps)
+            for sums, _ in readers:
+                for total, row in zip(sums, largest, strict=True):
+                    steps.append(self._add(total, sliding.element, row))
+            return in_order(steps)
         for tap in range(slide.axis.kernel):
             here = [] if slide.tap is None else [(slide.tap, self._sums.number(tap))]
             terms = [substituted(sliding.added, [*places, *here]) for _, places in readers]
@@ -199,6 +202,23 @@ class _Emitter:
                 for (sums, _), term in zip(readers, terms, strict=True):
                     steps.append(self._add(sums[number], term, data))
         return in_order(steps)
+
+    def _largest(self, loads: RowLoads, steps: list[tirx.Stmt]) -> list[Any]:
+        """Buffers of the largest elements of a row of the window, for all rows that read it.
+
+        The last one of equal zeros stays, as if all were compared one after another.
+        """
+        vectors = loads.group.vectors
+        largest = [lanes_in_registers(each.lanes, "largest") for each in vectors]
+        steps += map(tirx.AllocBuffer, largest)
+        for tap in range(self.sliding.slides[self.sliding.results[-1]].axis.kernel):
+            for total, vector in zip(largest, vectors, strict=True):
+                data = loads.vector(vector, tap)
+                if tap == 0:
+                    steps.append(self._sums.stored(total, 0, vector.lanes, data.__getitem__))
+                else:
+                    steps.append(self._add(total, self.sliding.element, data))
+        return largest
 
     def _add(self, total: Any, term: Value, data: Any) -> tirx.Stmt:
         element = self.sliding.element
@@ -212,34 +232,18 @@ class _Emitter:
         sums: Sequence[Sequence[Any]],
     ) -> list[tirx.Stmt]:
         """Statements that make results of sums."""
+        first, across = [place for _, place in rows[0]], self._across
         steps: list[tirx.Stmt] = []
-        for number, vector in enumerate(group.vectors):
-            totals = [each[number] for each in sums]
+        for at, vector in enumerate(group.vectors):
             for piece in vectors_of(vector.results, vector.lanes):
                 column = begin + (vector.offset + piece.begin)
-                steps += self._piece_written(rows, column, totals, piece)
+
+                def place(
+                    number: Value | int, lane: tirx.Var, column: Value = column
+                ) -> list[Value]:
+                    here = [*first[:across], first[across] + number, *first[across + 1 :]]
+                    return [*here, column + lane]
+
+                totals = [each[at] for each in sums]
+                steps += self._sums.all_written(totals, piece.begin, piece.lanes, place)
         return steps
-
-    def _piece_written(
-        self, rows: Sequence[Places], column: Value, totals: Sequence[Any], piece: Vectors
-    ) -> list[tirx.Stmt]:
-        first = [place for _, place in rows[0]]
-        across, lanes = self._across, piece.lanes
-
-        def written(total: Any, begin: Value | int, number: Value | int) -> tirx.Stmt:
-            here = [*first[:across], first[across] + number, *first[across + 1 :]]
-            return self._sums.written(total, begin, lanes, lambda lane: [*here, column + lane])
-
-        if not calls_dear(self.sliding.write.value):
-            return [written(each, piece.begin, number) for number, each in enumerate(totals)]
-        # Sums themselves would leave their registers, if a loop chose among them.
-        kept = lanes_in_registers(len(totals) * lanes, "kept")
-        number = self._sums.variable("number")
-
-        def copied(at: int) -> tirx.Stmt:
-            total = totals[at]
-            return self._sums.stored(kept, at * lanes, lanes, lambda n: total[n + piece.begin])
-
-        body = written(kept, number * lanes, number)
-        loop = tirx.For(number, 0, len(totals), tirx.ForKind.SERIAL, body)
-        return [tirx.AllocBuffer(kept), *map(copied, range(len(totals))), loop]

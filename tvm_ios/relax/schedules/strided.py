@@ -1,4 +1,4 @@
-"""Vectors of every second element, as strided windows and poolings read them.
+"""Vectors of every second element, as strided slices and convolutions of groups read them.
 
 Goes behind the loops. TVM reads such elements one by one. Here two vectors are read, which overlap
 in one element lest the second ends behind the last that is wanted, and shuffled.

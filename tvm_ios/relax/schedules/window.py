@@ -1,8 +1,9 @@
-"""Loops of sums whose rows lie in memory as those of their result: convolutions, pools, products.
+"""Loops of sums whose rows lie in memory as those of their result.
 
-A tile of rows, each a piece of vectors, stays in registers while its sums are made; what follows
-(bias, activation) is applied to the tile before it is written. Every element is summed in the order
-in which TVM sums it.
+Products, convolutions of one pixel or of groups, and windows that do not slide. A tile of rows,
+each a piece of vectors, stays in registers while its sums are made; what follows (bias, activation)
+is applied to the tile before it is written. Every element is summed in the order in which TVM sums
+it.
 """
 
 from __future__ import annotations

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.tiles import element_written
+from tvm_ios.relax.schedules.arithmetic import calls_dear
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, element_written, substituted
 
 __all__ = ["Places", "Slide", "Sliding", "WindowSums", "lanes_in_registers"]
 
@@ -91,6 +93,40 @@ class WindowSums:
             return self.sliding.combine(total[at], value(at))
 
         return self.stored(total, 0, int(total.shape[0]), combined)
+
+    def shared(self, task: tirx.Var, tasks: int, body: tirx.Stmt) -> tirx.For:
+        """Loop over tasks, which lanes share if they are long."""
+        steps = math.prod(self.sliding.extents) * self.sliding.taps
+        is_parallel = steps >= LEAST_PARALLEL and tasks > 1
+        kind = tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
+        return tirx.For(task, 0, tasks, kind, body)
+
+    def all_written(
+        self,
+        totals: Sequence[Any],
+        begin: int,
+        lanes: int,
+        place: Callable[[Value | int, tirx.Var], list[Value]],
+    ) -> list[tirx.Stmt]:
+        """Statements that make results of several vectors of sums, of so many from one on.
+
+        Places are given by the number of the vector and the lane.
+        """
+        if not calls_dear(self.sliding.write.value):
+            return [
+                self.written(each, begin, lanes, partial(place, number))
+                for number, each in enumerate(totals)
+            ]
+        # Sums themselves would leave their registers, if a loop chose among them.
+        kept = lanes_in_registers(len(totals) * lanes, "kept")
+        number = self.variable("number")
+
+        def copied(at: int) -> tirx.Stmt:
+            return self.stored(kept, at * lanes, lanes, lambda n: totals[at][n + begin])
+
+        body = self.written(kept, number * lanes, lanes, partial(place, number))
+        loop = tirx.For(number, 0, len(totals), tirx.ForKind.SERIAL, body)
+        return [tirx.AllocBuffer(kept), *map(copied, range(len(totals))), loop]
 
     def written(
         self, total: Any, first: Value | int, lanes: int, place: Callable[[tirx.Var], list[Value]]
