@@ -13,7 +13,7 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
 from tvm_ios.relax.schedules.arithmetic import calls_dear
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, element_written, substituted
+from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, element_written
 
 __all__ = ["Places", "Slide", "Sliding", "WindowSums", "lanes_in_registers"]
 
