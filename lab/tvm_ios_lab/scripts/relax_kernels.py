@@ -102,8 +102,9 @@ def _norm(width: int) -> Callable[..., Any]:
     return lambda x: OP.nn.layer_norm(x, _weight(width), _weight(width), axes=[-1])
 
 
-def _group_norm(x: relax.Var) -> relax.Expr:
-    return OP.nn.group_norm(x, _weight(32), _weight(32), 32, 1, [2, 3])
+def _group_norm(channels: int, groups: int) -> Callable[..., Any]:
+    weights = _weight(channels), _weight(channels)
+    return lambda x: OP.nn.group_norm(x, *weights, groups, 1, [2, 3])
 
 
 def _gelu(x: relax.Var) -> relax.Expr:
@@ -197,7 +198,16 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
             OP.nn.softmax, [(6, 128, 128)], _steps(_EXP + 4, 6, 128, 128)
         ),
         "layer norm, rows of 768": OneKernel(_norm(768), [(128, 768)], _steps(5, 128, 768)),
-        "instance norm, NCHW": OneKernel(_group_norm, [(1, 32, 56, 56)], _steps(4, 32, 56, 56)),
+        "softmax, rows of 197": OneKernel(
+            OP.nn.softmax, [(3, 197, 197)], _steps(_EXP + 4, 3, 197, 197)
+        ),
+        "softmax of channels, NCHW": OneKernel(
+            lambda x: OP.nn.softmax(x, 1), [(1, 19, 56, 56)], _steps(_EXP + 4, 19, 56, 56)
+        ),
+        "instance norm, NCHW": OneKernel(
+            _group_norm(32, 32), [(1, 32, 56, 56)], _steps(4, 32, 56, 56)
+        ),
+        "group norm, NCHW": OneKernel(_group_norm(64, 8), [(1, 64, 40, 40)], _steps(4, 64, 40, 40)),
         "GELU": OneKernel(_gelu, [(32, 3072)], _steps(_ERF + 3, 32, 3072)),
         "hardswish": OneKernel(_hardswish, [(1, 96, 28, 28)]),
         "sigmoid": OneKernel(OP.sigmoid, [(1, 96, 28, 28)], _steps(_SIGMOID, 96, 28, 28)),
@@ -223,6 +233,9 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         ),
         "global average pool, NCHW": OneKernel(lambda x: OP.mean(x, [2, 3]), [(1, 1280, 7, 7)]),
         "global average pool, NHWC": OneKernel(lambda x: OP.mean(x, [1, 2]), [(1, 7, 7, 1280)]),
+        "squeeze of 120 channels, NHWC": OneKernel(
+            lambda x: OP.mean(x, [1, 2], keepdims=True), [(1, 28, 28, 120)]
+        ),
         "sum of rows": OneKernel(lambda x: OP.sum(x, [-1]), [(128, 1024)]),
         "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
         **_depthwise_cases(),

@@ -21,7 +21,7 @@ from tvm.tirx import Select, reinterpret
 from tvm_ios.core import polynomials as numbers
 from tvm_ios.relax.schedules.tiles import in_order, only_store, uses
 
-__all__ = ["INFINITY", "REST", "bits_of", "calls_dear", "special", "with_arithmetic"]
+__all__ = ["INFINITY", "NAN", "REST", "calls_dear", "special", "with_arithmetic"]
 
 SIGN, REST = -(2**31), 2**31 - 1
 """Bits of a float32 as an int32: its sign, and all others."""
@@ -188,7 +188,7 @@ def _erf(keep: Keep, x: Value) -> Value:
 def _log(keep: Keep, x: Value) -> Value:
     """Natural logarithm: -inf of zeros, NaN below and of NaN, inf of inf; exact for subnormals."""
     small = x < LEAST_NORMAL
-    bits = keep(bits_of(_chosen(small, x * 2.0**SHIFT, x)))
+    bits = keep(_bits_of(_chosen(small, x * 2.0**SHIFT, x)))
     exponent = keep((bits - TWO_THIRDS) & -(1 << 23))
     f = keep(_from_bits(bits - exponent) - 1.0)
     n = keep((exponent >> 23).astype("float32") - _chosen(small, float(SHIFT), 0.0))
@@ -236,7 +236,7 @@ def _chosen(condition: Value, yes: object, no: object) -> Value:
     return Select(condition, *(_const(x) if isinstance(x, float) else x for x in (yes, no)))
 
 
-def bits_of(x: Value) -> Value:
+def _bits_of(x: Value) -> Value:
     """Bits of a float32 as an int32."""
     return reinterpret("int32", x)
 
@@ -247,15 +247,15 @@ def _from_bits(bits: Value) -> Value:
 
 def _power(biased: Value, more: int = 0) -> Value:
     """2^n and more, of n + :data:`ROUNDER`; 0 instead of 2^-127."""
-    return _from_bits((bits_of(biased) << 23) + ((127 + more) << 23))
+    return _from_bits((_bits_of(biased) << 23) + ((127 + more) << 23))
 
 
 def _magnitude(x: Value) -> Value:
-    return _from_bits(bits_of(x) & REST)
+    return _from_bits(_bits_of(x) & REST)
 
 
 def _with_sign_of(x: Value, size: Value) -> Value:
-    return _from_bits((bits_of(x) & tirx.const(SIGN, "int32")) | bits_of(size))
+    return _from_bits((_bits_of(x) & tirx.const(SIGN, "int32")) | _bits_of(size))
 
 
 def special(bits: int) -> Value:

@@ -1,8 +1,9 @@
-"""Sums along rows, and places of their largest or least elements, in vectors.
+"""Vectors along rows: of sums, of elements, and of places of the largest or least ones.
 
-Goes behind the loops, where a marked loop gathers one number, two at once, or a place and a number.
-It becomes vectors of partial results, whose halves are combined. TVM's ``rfactor`` drops the
-condition of a row that no vector divides, and keeps partial results in memory.
+Goes behind the loops, for a marked loop and the rows that a loop in there goes over. Sums become
+vectors of partial results, whose halves are combined. TVM's ``rfactor`` drops the condition of a
+row that no vector divides, and keeps partial results in memory; its vectors with conditions are
+single elements.
 """
 
 from __future__ import annotations
@@ -15,42 +16,65 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.places import place_in
+from tvm_ios.relax.schedules.places import places_in
 from tvm_ios.relax.schedules.row_vectors import Row, stored
-from tvm_ios.relax.schedules.tiles import loads_of, substituted
+from tvm_ios.relax.schedules.tiles import VECTOR, in_order, loads_of, substituted
 
-__all__ = ["LANES", "MARK", "with_gathered_vectors"]
+__all__ = ["LEAST", "MARK", "Sum", "sums_of", "with_gathered_vectors"]
 
 MARK = "tvm_ios_gathered"
-"""Annotation of a loop in which one number is gathered."""
-LANES, MOST_LANES = 4, 64
-"""Partial results, of which each has two elements of the row at least."""
+"""Annotation of a loop along a row, in which there may be one over rows."""
+LANES, MOST_VECTORS, LEAST = 4, 8, 8
+"""Fewest partial results of a sum, most vector registers of all sums of a loop, and elements of the
+shortest row that is summed in vectors."""
 COMBINERS = (tirx.Add, tirx.Max, tirx.Min)
 
 
-def with_gathered_vectors(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Kernel whose marked loops are vectors of partial results."""
-    body = tvm_ffi.structural_map(function.body, (tirx.For, _changed), order="post")
+def with_gathered_vectors(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc:
+    """Kernel whose marked loops are vectors, for registers of so many elements."""
+
+    def changed(loop: tirx.For) -> tirx.Stmt:
+        return _in_vectors(loop, lanes) if MARK in loop.annotations else loop
+
+    body = tvm_ffi.structural_map(function.body, (tirx.For, changed), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _changed(loop: tirx.For) -> tirx.Stmt:
-    if MARK not in loop.annotations:
-        return loop
-    block = loop.body.block
-    variables = [each.var for each in block.iter_vars]
-    body = substituted(block.body, list(zip(variables, loop.body.iter_values, strict=True)))
-    extent = int(loop.extent)
-    row = Row(loop.loop_var, extent, min(MOST_LANES, 1 << (extent // 2).bit_length() - 1))
-    sums = _sums(body)
+def _in_vectors(loop: tirx.For, lanes: int) -> tirx.Stmt:
+    """Vectors along a row, or along those that a loop in there goes over: side by side."""
+    rows = [loop.body] if isinstance(loop.body, tirx.For) else []
+    realized, extent = rows[0].body if rows else loop.body, int(loop.extent)
+    variables = [each.var for each in realized.block.iter_vars]
+    body = substituted(realized.block.body, list(zip(variables, realized.iter_values, strict=True)))
+    bodies = [
+        substituted(body, [(each.loop_var, tirx.const(number, each.loop_var.ty.dtype))])
+        for each in rows
+        for number in range(int(each.extent))
+    ] or [body]
+    if all(each.iter_type == tirx.IterVar.DataPar for each in realized.block.iter_vars):
+        row = Row(loop.loop_var, extent, min(VECTOR, 1 << extent.bit_length() - 1))
+        return row.whole(lambda _, place: [row.at(each, place) for each in bodies])
+    sums = [step for each in bodies for step in sums_of(each)]
     if sums:
-        return _summed(row, sums)
-    plain = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
-    return place_in(row, body) or plain
+        most = min(MOST_VECTORS * lanes // len(sums), extent // 4)
+        return _summed(Row(loop.loop_var, extent, 1 << max(LANES, most).bit_length() - 1), sums)
+    row = Row(loop.loop_var, extent, 1 << min(lanes, extent).bit_length() - 1)
+    steps = places_in(row, body) or [_loop(loop.loop_var, extent, realized)]
+    for each in rows:
+        copies = [tirx.Var("row", each.loop_var.ty.dtype) for _ in steps]
+        steps = [
+            _loop(copy, int(each.extent), substituted(step, [(each.loop_var, copy)]))
+            for copy, step in zip(copies, steps, strict=True)
+        ]
+    return in_order(steps)
+
+
+def _loop(variable: tirx.Var, extent: int, body: tirx.Stmt) -> tirx.Stmt:
+    return tirx.For(variable, 0, extent, tirx.ForKind.SERIAL, body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """Step of a sum, a maximum or a minimum."""
 
     buffer: tirx.Buffer
@@ -62,7 +86,7 @@ class _Sum:
         return type(self.value)(one, other)
 
 
-def _sums(body: tirx.Stmt) -> list[_Sum]:
+def sums_of(body: tirx.Stmt) -> list[Sum]:
     """Sums that a statement is a step of; none if it is anything else."""
     steps = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     stores = steps[len(steps) // 2 :]
@@ -76,12 +100,11 @@ def _sums(body: tirx.Stmt) -> list[_Sum]:
     if any(load.source.same_as(store.buffer) for load in read for store in stores):
         return []
     return [
-        _Sum(store.buffer, store.indices, value)
-        for store, value in zip(stores, values, strict=True)
+        Sum(store.buffer, store.indices, value) for store, value in zip(stores, values, strict=True)
     ]
 
 
-def _summed(row: Row, sums: Sequence[_Sum]) -> tirx.Stmt:
+def _summed(row: Row, sums: Sequence[Sum]) -> tirx.Stmt:
     """Vectors of partial sums; what no vector divides comes to those of their halves."""
     parts = [row.vector(str(each.value.ty)) for each in sums]
     pairs = list(zip(parts, sums, strict=True))

@@ -14,6 +14,7 @@ from tvm import s_tir
 
 from tvm_ios.relax.extract import FLOPS, WORKLOAD, Extraction, kernel_of
 from tvm_ios.relax.schedules.arithmetic import with_arithmetic
+from tvm_ios.relax.schedules.columns import columns, with_columns_in_vectors
 from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
@@ -31,7 +32,7 @@ from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]
 
-RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, window, rows)
+RULES: tuple[Callable[[s_tir.Schedule, int], bool], ...] = (injective, columns, window, rows)
 """Rules in the order they are tried; each says whether it has scheduled a kernel."""
 IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute by which TVM, too, knows kernels that have their loops."""
@@ -71,7 +72,8 @@ def _by_rules(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | No
             if rule(schedule, lanes):
                 made = schedule.mod["main"].without_attr("global_symbol")
                 made = with_strided_vectors(with_rows_in_place(made))
-                return with_gathered_vectors(with_known_places(made))
+                made = with_columns_in_vectors(with_known_places(made), lanes)
+                return with_gathered_vectors(made, lanes)
         except s_tir.ScheduleError:
             continue  # TVM proves less than what is true of some kernels
     return None

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import s_tir, te, topi
 
 from tests.relax.networks import TARGET
-from tests.relax.relax.schedules.kernels import computed
+from tests.relax.relax.schedules.kernels import computed, ran
+from tvm_ios.relax.schedules.gathered import with_gathered_vectors
 from tvm_ios.relax.schedules.in_force import scheduled
+from tvm_ios.relax.schedules.rows import rows
 from tvm_ios.relax.target import resolve_target
 
 SUMS = {"sum": (te.sum, np.sum), "max": (te.max, np.max), "min": (te.min, np.min)}
@@ -51,7 +53,7 @@ def _rows_with_everything(rows, length):
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-@pytest.mark.parametrize("length", [32, 97, 128, 130, 256])
+@pytest.mark.parametrize("length", [8, 13, 32, 97, 128, 130, 1000])
 def test_places_are_those_of_numpy(name, length):
     find, expected = getattr(topi, name), getattr(np, name)
     x = te.placeholder((64, length), "float32", "x")
@@ -62,6 +64,19 @@ def test_places_are_those_of_numpy(name, length):
     np.testing.assert_array_equal(computed(kernel, values, like=result), result)
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("length", [8, 97, 260])
+def test_vectors_are_those_of_a_processor(lanes, length):
+    x = te.placeholder((64, length), "float32", "x")
+    schedule = s_tir.Schedule(te.create_prim_func([x, topi.argmin(x, 1)]))
+    assert rows(schedule, lanes)
+    made = with_gathered_vectors(schedule.mod["main"], lanes)
+    assert f"parts = T.alloc_buffer(({min(lanes, length)},))" in made.script()
+    values = _rows_with_everything(64, length)
+    result = np.argmin(values, axis=1).astype("int32")
+    np.testing.assert_array_equal(ran(made, values, like=result), result)
+
+
 @pytest.mark.parametrize("arguments", [{"select_last_index": True}, {"axis": 0}])
 def test_other_places_are_searched_one_by_one(arguments):
     x = te.placeholder((64, 64), "float32", "x")
@@ -70,17 +85,32 @@ def test_other_places_are_searched_one_by_one(arguments):
     assert made is None or "parts" not in made.script()
 
 
-def test_a_sum_and_the_sum_of_squares_are_gathered_at_once():
-    shape = 1, 6, 7, 11
+@pytest.mark.parametrize("groups", [1, 3, 6])
+def test_groups_of_channels_are_rows(groups):
+    shape = 2, 6, 7, 11
     x, scale = te.placeholder(shape, "float32"), te.placeholder((6,), "float32")
     kernel = te.create_prim_func(
-        [x, scale, topi.nn.group_norm(x, scale, scale, 6, 1, [2, 3], 1e-5)]
+        [x, scale, topi.nn.group_norm(x, scale, scale, groups, 1, [2, 3], 1e-5)]
     )
-    assert scheduled(kernel, resolve_target(TARGET)).script().count("parts_1 =") == 1
+    assert "parts" in scheduled(kernel, resolve_target(TARGET)).script()
     random = np.random.default_rng(0)
     values = random.standard_normal(shape, "float32")
     factors = random.standard_normal((6, 1, 1), "float32")
-    mean, variance = values.mean((2, 3), keepdims=True), values.var((2, 3), keepdims=True)
-    expected = (values - mean) / np.sqrt(variance + 1e-5) * factors + factors
+    grouped = values.reshape(2, groups, -1)
+    mean, variance = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
+    normal = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(shape)
+    expected = normal * factors + factors
     result = computed(kernel, values, factors.reshape(6), like=expected)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (5, 31), (14, 49), (16, 100), (3, 259)])
+def test_layers_are_normalised_in_rows_of_any_length(shape):
+    x, scale = te.placeholder(shape, "float32"), te.placeholder(shape[1:], "float32")
+    kernel = te.create_prim_func([x, scale, topi.nn.layer_norm(x, scale, scale, [1], 1e-5)])
+    random = np.random.default_rng(0)
+    values, factors = (random.standard_normal(each, "float32") for each in (shape, shape[1:]))
+    mean, variance = values.mean(1, keepdims=True), values.var(1, keepdims=True)
+    expected = (values - mean) / np.sqrt(variance + 1e-5) * factors + factors
+    result = computed(kernel, values, factors, like=expected)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
