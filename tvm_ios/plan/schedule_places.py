@@ -25,6 +25,14 @@ class ExtractedGraph(Protocol):
     def views(self) -> Sequence[SliceView | ConcatView | None]:
         """View that each operator may be; None for others."""
 
+    @property
+    def joins(self) -> Sequence[tuple[int, ...]]:
+        """Mergeable convolutions whose channels an operator concatenates, in order."""
+
+    @property
+    def outputs(self) -> Sequence[int]:
+        """Operators whose results the model returns."""
+
 
 def placements_for(extraction: ExtractedGraph, schedule: InterOpSchedule) -> tuple[Placement, ...]:
     """Placements of a schedule without merge stages on the kernels of the unscheduled build.
