@@ -24,7 +24,7 @@ from tvm_ios.relay.dataflow import (
     is_call_of,
 )
 from tvm_ios.relay.functions.shapes import RESHAPES, static_shape
-from tvm_ios.relay.row_kernels import has_row_kernel
+from tvm_ios.relay.row_kernels.kernel import has_row_kernel
 from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
 from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change

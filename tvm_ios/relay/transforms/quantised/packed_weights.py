@@ -35,7 +35,7 @@ from tvm_ios.relay.functions.stored_types import (
     typed,
     with_stored_types,
 )
-from tvm_ios.relay.packed_products import packed_product, tile_for
+from tvm_ios.relay.packed_products.kernel import packed_product, tile_for
 from tvm_ios.relay.transforms.quantised.block_weights import (
     LEAST_BLOCK,
     block_weights_of,
