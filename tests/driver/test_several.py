@@ -9,8 +9,9 @@ import tvm_ios
 from tests.relay.frontends.test_joined import dense
 from tvm_ios import InputShapes
 from tvm_ios.driver.several import joined
-from tvm_ios.errors import OptionError
-from tvm_ios.runtime.base.module_attributes import parts_of
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.onnx.rest import Rest
+from tvm_ios.runtime.base.module_attributes import parts_of, with_rest
 
 TARGET = "llvm -opt-level=0"
 
@@ -33,6 +34,13 @@ def test_a_shape_of_no_part_is_refused():
     shapes = InputShapes(shapes={"x": (1, 3)})
     with pytest.raises(OptionError, match="input 'x', which is of no part; .* parts are a, b"):
         joined({"a": dense(), "b": dense()}, shapes=shapes)
+
+
+def test_a_part_that_onnxruntime_ends_is_refused():
+    mod, _ = dense()
+    rest = Rest(name="net.onnx", text="1 node is run", fronts=(), outputs=(), model=b"")
+    with pytest.raises(ModelError, match="part 'b': 1 node is run, which is for single models"):
+        joined({"a": dense(), "b": (with_rest(mod, rest), {})})
 
 
 @pytest.fixture(scope="module")

@@ -117,8 +117,6 @@ class EarlyFile:
         which, more = ("a better", "") if self._written else ("a first", "; better ones replace it")
         self._written = what
         after = f"after {self._budget.spent_s:.1f} s"
-        self._say(f"{after}: {which} model in {self._output} ({what}){more}")
-
-    def _say(self, line: str) -> None:
         if not is_quiet():
+            line = f"{after}: {which} model in {self._output} ({what}){more}"
             print(printable(line), file=sys.stderr, flush=True)

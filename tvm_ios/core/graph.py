@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tvm_ios.errors import GraphError
@@ -173,6 +173,18 @@ class Coverage:
     total_flops: int
     barriers: tuple[Obstacle, ...]
     """Operators that run in a stage of their own, or whatever keeps the whole model out."""
+
+    @classmethod
+    def of(cls, operators: Sequence[Operator], barriers: Iterable[Obstacle]) -> Coverage:
+        """Coverage of a model with these operators, some of which cannot be scheduled."""
+        scheduled = [operator for operator in operators if operator.schedulable]
+        return cls(
+            scheduled_operators=len(scheduled),
+            total_operators=len(operators),
+            scheduled_flops=sum(operator.flops for operator in scheduled),
+            total_flops=sum(operator.flops for operator in operators),
+            barriers=tuple(barriers),
+        )
 
     def as_text(self) -> str:
         """Text: one line, then a line for each barrier."""

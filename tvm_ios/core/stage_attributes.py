@@ -29,6 +29,7 @@ __all__ = [
     "has_schedule",
     "is_stage",
     "kernels_of_stage",
+    "kernels_one_by_one",
     "main_attributes",
     "require_version",
     "schedule_from",
@@ -184,6 +185,14 @@ def kernels_of_stage(attributes: Attributes, where: str) -> tuple[PlacedKernel, 
             group=group_of.get(name, 0),
         )
         for name in names
+    )
+
+
+def kernels_one_by_one(names: Sequence[str]) -> tuple[PlacedKernel, ...]:
+    """Places of the operators of a model without stages, each in one of its own."""
+    return tuple(
+        PlacedKernel(name=name, members=(name,), stage=number, group=0)
+        for number, name in enumerate(names)
     )
 
 

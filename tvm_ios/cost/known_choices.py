@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from tvm_ios.core.schedule import LibraryOperators
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.cost.database_use import Remembered
 from tvm_ios.cost.profile_key import ProfileContext
 from tvm_ios.errors import DatabaseError
+from tvm_ios.support.json_nouns import noun_from
+from tvm_ios.support.stored_value import UnreadableValueError, parse_json
 
 __all__ = ["BuildChoice", "KnownChoices"]
 
@@ -93,9 +94,8 @@ class KnownChoices:
             return None
         try:
             text = self._database.get_facts(self._subject, [question]).get(question)
-            data: Any = None if text is None else json.loads(text)
-            return None if data is None else (_read(data), str(data["raced"]))
-        except (DatabaseError, ValueError, TypeError, KeyError):
+            return None if text is None else _read(text)
+        except (DatabaseError, UnreadableValueError):
             return None
 
     def _put(self, question: str, choice: BuildChoice) -> None:
@@ -107,21 +107,9 @@ class KnownChoices:
             self._database.put_facts(self._subject, {question: text}, replace=True)
 
 
-def _whole(numbers: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(int(number) for number in numbers)
-
-
-def _read(data: dict[str, Any]) -> BuildChoice:
-    notes, left_out = data["notes"], data["left_out"]
-    return BuildChoice(
-        kept=str(data["kept"]),
-        notes=tuple(f"{note} (raced on {data['raced']})" for note in notes),
-        certain=True,
-        left_out=tuple(map(str, left_out)),
-        operators=_whole(data["operators"]),
-        speedups={str(name): float(ratio) for name, ratio in data.get("speedups", {}).items()},
-        libraries=tuple(
-            LibraryOperators(str(row["library"]), _whole(row["operators"]))
-            for row in data.get("libraries", ())  # choices of other things do without
-        ),
-    )
+def _read(text: str) -> tuple[BuildChoice, str]:
+    """Stored choice, and its day."""
+    data = parse_json(text, "the choice")
+    day = data.field("raced").text()
+    choice = noun_from(BuildChoice, data.without("raced"))
+    return replace(choice, notes=tuple(f"{each} (raced on {day})" for each in choice.notes)), day

@@ -5,12 +5,13 @@ Free of TVM, so that a bad value is refused before anything is loaded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.errors import OptionError
 from tvm_ios.onnx.rest import RESTS
 from tvm_ios.runtime.libraries.known import require_names
+from tvm_ios.support.whole_number import require_flags
 
 __all__ = ["BuildOptions", "DatabaseOptions", "require_rest"]
 
@@ -57,7 +58,7 @@ class BuildOptions:
     ``"onnxruntime"`` has it run them, where it is installed, ``"refuse"`` refuses the model."""
 
     def __post_init__(self) -> None:
-        _require_flags(self)
+        require_flags(self)
         require_rest(self.rest)
         require_names(self.libraries)
         if self.exact and self.libraries:
@@ -98,17 +99,10 @@ class DatabaseOptions:
     case."""
 
     def __post_init__(self) -> None:
-        _require_flags(self)
+        require_flags(self)
 
 
 def require_rest(rest: str) -> None:
     """Refuse what is no value of the option ``rest``."""
     if rest not in RESTS:
         raise OptionError(f"rest is {rest!r}; give {' or '.join(map(repr, RESTS))}")
-
-
-def _require_flags(noun: BuildOptions | DatabaseOptions) -> None:
-    for each in fields(noun):
-        value = getattr(noun, each.name)
-        if isinstance(each.default, bool) and not isinstance(value, bool):
-            raise OptionError(f"{each.name} is {value!r}; give True or False")

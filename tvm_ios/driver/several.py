@@ -8,10 +8,11 @@ from typing import Any
 
 import tvm
 
-from tvm_ios.core.parts import SEPARATOR, named_models
+from tvm_ios.core.parts import SEPARATOR, named_models, require_part_names
 from tvm_ios.driver.input_shapes import AS_IN_FILE, InputShapes
 from tvm_ios.driver.model_source import ModelSource
-from tvm_ios.errors import OptionError
+from tvm_ios.errors import ModelError, OptionError
+from tvm_ios.runtime.base.module_attributes import rest_of
 from tvm_ios.runtime.base.tvm_names import DIALECT
 
 __all__ = ["are_several", "joined"]
@@ -57,7 +58,14 @@ def joined(
         for name, model in named.items()
     }
     _require_known_shapes(shapes, named, shared)
+    require_part_names(list(sources))
     pairs = {name: (source.mod, source.params) for name, source in sources.items()}
+    for name, (mod, _) in pairs.items():
+        rest = rest_of(mod) if isinstance(mod, tvm.IRModule) else None
+        if rest is not None:
+            raise ModelError(
+                f"part {name!r}: {rest.text}, which is for single models; compile it alone"
+            )
     # Each imports a dialect that only one TVM has.
     dialect: Any = import_module(f"tvm_ios.{DIALECT}.frontends.joined")
     network: tvm.IRModule = dialect.joined_module(pairs, shared)

@@ -211,7 +211,9 @@ def tune_race(given: TuneCall) -> TuneRace:
     Errors are those of :func:`tune`.
     """
     _require(given)
-    raced: TuneRace = _dialect().tune_race(given)
+    # Each imports a dialect that only one TVM has.
+    steps = import_module(f"tvm_ios.driver.dialects.{DIALECT}_tune")
+    raced: TuneRace = steps.tune_race(given)
     return raced
 
 
@@ -230,9 +232,3 @@ def _require(given: TuneCall) -> None:
             "precision='bfloat16' as well (--precision bfloat16), or leave them out"
         )
     require_inputs(given.inputs, given.mod, given.params)
-
-
-def _dialect() -> Any:
-    """Steps before the search, in the dialect of this process's TVM."""
-    # Each imports a dialect that only one TVM has.
-    return import_module(f"tvm_ios.driver.dialects.{DIALECT}_tune")

@@ -183,7 +183,7 @@ class TuneSteps:
                 precision=self._precision(model, Contestant(evidence.kept)),
             ),
             arena_bytes=model.plan.arena_bytes,
-            sequential_arena_bytes=self._in_order().plan.arena_bytes,
+            sequential_arena_bytes=self.racers[Contestant.SEQUENTIAL].compiled().plan.arena_bytes,
             records=records,
             coverage=self.main.built.extraction.coverage.as_text(),
             measured=self.main.counters.priced,
@@ -194,9 +194,6 @@ class TuneSteps:
             given=self.decided.outcome(self.raced, self.racers),
             notes=self._notes(),
         )
-
-    def _in_order(self) -> CompiledModel:
-        return self.racers[Contestant.SEQUENTIAL].compiled()
 
     def _quantised(self, model: CompiledModel, who: Contestant) -> str:
         """Line on what is computed in int8; empty for a model that is not quantised."""

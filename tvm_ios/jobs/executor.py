@@ -6,8 +6,10 @@ machine; the one of Ray is a :class:`~tvm_ios.jobs.core.cluster.Cluster` and an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from tvm_ios.jobs.core.commands import Command
 from tvm_ios.jobs.core.events import Event
@@ -40,17 +42,35 @@ class JobCore(Protocol):
         """Statuses of all jobs, in the order of submission."""
 
 
-class Workers(Protocol):
-    """The half of an executor that has the workers: told what to do, it says what happens."""
+class Workers(ABC):
+    """The half of an executor that has the workers: told what to do, it says what happens.
+
+    ``obey`` has what to do about each kind of command.
+    """
+
+    def __init__(self, obey: Mapping[type, Callable[[Any], None]]) -> None:
+        self._obey = obey
+        self._orders: dict[str, JobOrder] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, order: JobOrder) -> None:
         """Take over what `StartWorker` of this name will be about."""
+        self._orders[order.spec.name] = order
 
     def obey(self, command: Command) -> None:
         """Begin to do what is decided; commands for others are passed over."""
+        obey = self._obey.get(type(command))
+        if obey is not None:
+            obey(command)
 
+    @abstractmethod
     async def close(self) -> None:
         """End all workers. Nothing is told of it."""
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 MakeWorkers = Callable[[Callable[[Event], None], Callable[[Exception], None]], Workers]

@@ -28,7 +28,7 @@ from tvm_ios.measure.machine_mode import MOST_WAITED, ModeOptions, ModeWatch, Pa
 from tvm_ios.measure.robust import median_interval
 from tvm_ios.measure.sampling import Cell, TimedRuns, explained, timed_sample
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.support.whole_number import require_whole_fields
+from tvm_ios.support.whole_number import require_flags, require_whole_fields
 
 __all__ = [
     "LONG_RUN_NS",
@@ -117,8 +117,7 @@ class CompareOptions:
     on has changed. False races anew, and keeps the new race."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.reuse, bool):
-            raise OptionError(f"reuse is {self.reuse!r}; give True or False")
+        require_flags(self)
         require_whole_fields(self, warmup=0, number=1, rounds=LEAST_ROUNDS)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):
             raise OptionError(

@@ -20,7 +20,7 @@ from tvm_ios.errors import CostError, LostSessionError, OptionError
 from tvm_ios.measure.machine_mode import ModeOptions, ModeWatch
 from tvm_ios.measure.robust import median_error
 from tvm_ios.support.time_budget import TimeBudget
-from tvm_ios.support.whole_number import require_whole_fields
+from tvm_ios.support.whole_number import require_flags, require_whole_fields
 
 __all__ = [
     "HOPELESS",
@@ -95,8 +95,7 @@ class MeasureOptions:
     """Seconds that a call may wait, before it measures, until nobody else uses the cores."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.predict, bool):
-            raise OptionError(f"predict is {self.predict!r}; give True or False")
+        require_flags(self)
         require_whole_fields(self, warmup=0, number=1, repeat=1, batch_size=1)
         require_whole_fields(self, max_repeat=self.repeat)
         if not (math.isfinite(self.min_repeat_ms) and self.min_repeat_ms >= 0):

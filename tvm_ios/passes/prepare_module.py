@@ -16,6 +16,7 @@ from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.errors import OptionError
 from tvm_ios.support.exact_bits import exact_bits
+from tvm_ios.support.whole_number import require_flags
 
 __all__ = ["PrepareModule"]
 
@@ -38,8 +39,7 @@ class PrepareModule:
     def __post_init__(self) -> None:
         if not isinstance(self.conversion, Conversion):
             raise OptionError(f"conversion is {self.conversion!r}; give a Conversion")
-        if not isinstance(self.exact, bool):
-            raise OptionError(f"exact is {self.exact!r}; give True or False")
+        require_flags(self)
 
     def transform_module(self, mod: tvm.IRModule, _context: tvm.transform.PassContext) -> Any:
         """Module that the pass returns; TVM calls this."""

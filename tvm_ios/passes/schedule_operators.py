@@ -30,6 +30,7 @@ from tvm_ios.search.list_schedule import OperatorTimes, list_schedule
 from tvm_ios.search.options import SearchOptions
 from tvm_ios.search.pricer import Pricer
 from tvm_ios.support.exact_bits import exact_bits
+from tvm_ios.support.whole_number import require_flags
 
 __all__ = ["ScheduleOperators", "Scheduler"]
 
@@ -88,8 +89,7 @@ class ScheduleOperators:
                     f"search has {name}, which is for tune: a pass plans no memory and measures no "
                     "runs; leave it out"
                 )
-        if not isinstance(self.exact, bool):
-            raise OptionError(f"exact is {self.exact!r}; give True or False")
+        require_flags(self)
         self.limits()
         target = dialect_here().resolve_target(self.target)
         lanes_for_target(self.lanes, target)

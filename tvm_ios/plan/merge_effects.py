@@ -15,13 +15,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_outputs import CALLER, MergeOutputs, merge_outputs
 from tvm_ios.plan.data_type import dtype_bytes
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import ConcatView, SliceView
+from tvm_ios.plan.schedule_places import ExtractedGraph
 from tvm_ios.plan.views import resolve_views
 
 __all__ = ["MergeEffects", "View", "merge_effects", "stage_outputs"]
@@ -29,22 +28,6 @@ __all__ = ["MergeEffects", "View", "merge_effects", "stage_outputs"]
 View = SliceView | ConcatView | None
 SLICE = "slice"
 """Name that stands for the kernel of a slice."""
-
-
-class MergingGraph(Protocol):
-    """Operators that a dialect extracted from a module, as merges read them."""
-
-    @property
-    def graph(self) -> OperatorGraph:
-        """Operators, in the order of their calls."""
-
-    @property
-    def joins(self) -> Sequence[tuple[int, ...]]:
-        """Mergeable convolutions whose channels an operator concatenates, in order."""
-
-    @property
-    def outputs(self) -> Sequence[int]:
-        """Operators whose results the model returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +42,7 @@ class MergeEffects:
     """Members of the merge whose slice needs a kernel."""
 
 
-def stage_outputs(extraction: MergingGraph, members: Sequence[int]) -> MergeOutputs:
+def stage_outputs(extraction: ExtractedGraph, members: Sequence[int]) -> MergeOutputs:
     """Tensors that a merge stage makes; members in the order of their channels."""
     readers: list[set[int]] = [set() for _ in extraction.graph.operators]
     for index, operator in enumerate(extraction.graph.operators):

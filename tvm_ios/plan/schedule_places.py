@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.stage_attributes import PlacedKernel
 from tvm_ios.errors import ScheduleError
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 
@@ -24,6 +25,14 @@ class ExtractedGraph(Protocol):
     def views(self) -> Sequence[SliceView | ConcatView | None]:
         """View that each operator may be; None for others."""
 
+    @property
+    def joins(self) -> Sequence[tuple[int, ...]]:
+        """Mergeable convolutions whose channels an operator concatenates, in order."""
+
+    @property
+    def outputs(self) -> Sequence[int]:
+        """Operators whose results the model returns."""
+
 
 def placements_for(extraction: ExtractedGraph, schedule: InterOpSchedule) -> tuple[Placement, ...]:
     """Placements of a schedule without merge stages on the kernels of the unscheduled build.
@@ -36,7 +45,8 @@ def placements_for(extraction: ExtractedGraph, schedule: InterOpSchedule) -> tup
         If the schedule is for another graph, or merges convolutions.
     """
     schedule.require_graph(extraction.graph)
-    places: dict[int, tuple[int, int]] = {}
+    names = schedule.operator_names
+    places: dict[int, PlacedKernel] = {}
     for number, stage in enumerate(schedule.stages):
         if stage.is_merge:
             raise ScheduleError(
@@ -44,21 +54,21 @@ def placements_for(extraction: ExtractedGraph, schedule: InterOpSchedule) -> tup
                 "of its own; rewrite the module by the schedule and build that"
             )
         for position, group in enumerate(stage.groups):
-            places.update(dict.fromkeys(group, (number, position)))
+            for index in group:
+                name = names[index]
+                places[index] = PlacedKernel(
+                    name=name, members=(name,), stage=number, group=position
+                )
     absent = [i for i in range(len(extraction.views)) if i not in places]
     if absent:
         name = extraction.graph.operators[absent[0]].name
         raise ScheduleError(f"operator {name!r} is in no stage; every operator must be in one")
     in_order = [places[index] for index in range(len(extraction.views))]
-    members = [(name,) for name in schedule.operator_names]
-    return placements_at(extraction, schedule, members, in_order)
+    return placements_at(extraction, schedule, in_order)
 
 
 def placements_at(
-    extraction: ExtractedGraph,
-    schedule: InterOpSchedule,
-    members: Sequence[tuple[str, ...]],
-    places: Sequence[tuple[int, int]],
+    extraction: ExtractedGraph, schedule: InterOpSchedule, kernels: Sequence[PlacedKernel]
 ) -> tuple[Placement, ...]:
     """Placement of every kernel, from its members, stage and group.
 
@@ -68,14 +78,14 @@ def placements_at(
     unsplit = {(schedule.operator_names[index],) for index in schedule.unsplit}
     return tuple(
         Placement(
-            stage=stage,
-            group=group,
-            lane=schedule.home_lanes[schedule.stages[stage].operators[0]]
+            stage=kernel.stage,
+            group=kernel.group,
+            lane=schedule.home_lanes[schedule.stages[kernel.stage].operators[0]]
             if schedule.home_lanes
             else None,
-            cost_ns=sum(costs_ns.get(member, 0) for member in row),
-            split=row not in unsplit,
+            cost_ns=sum(costs_ns.get(member, 0) for member in kernel.members),
+            split=kernel.members not in unsplit,
             view=view,
         )
-        for row, (stage, group), view in zip(members, places, extraction.views, strict=True)
+        for kernel, view in zip(kernels, extraction.views, strict=True)
     )

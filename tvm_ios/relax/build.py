@@ -13,7 +13,7 @@ import tvm
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.schedule import InterOpSchedule
-from tvm_ios.core.stage_attributes import PlacedKernel, kernels_of_stage
+from tvm_ios.core.stage_attributes import PlacedKernel, kernels_of_stage, kernels_one_by_one
 from tvm_ios.errors import ModelError
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import Placement
@@ -111,25 +111,20 @@ def build(
             "(tvm.compile)"
         )
     if is_partitioned(module):
-        schedule = read_schedule(module)
-        placed = _placed(extraction)
-        names = tuple(kernel.name for kernel in placed)
-        members = tuple(kernel.members for kernel in placed)
-        places = [(kernel.stage, kernel.group) for kernel in placed]
+        schedule, placed = read_schedule(module), _placed(extraction)
     else:
         schedule = sequential_schedule(extraction.graph)
-        names = schedule.operator_names
-        members = tuple((name,) for name in names)
-        places = [(index, 0) for index in range(len(names))]
+        placed = kernels_one_by_one(schedule.operator_names)
+    names = tuple(kernel.name for kernel in placed)
     graph = _GraphOfKernels(extraction, names)
     return StagedBuild(
         library=_compile(_kernels(extraction, absent), chosen),
         absent=frozenset(absent),
         graph=graph.finish(),
         params=graph.params,
-        placements=placements_at(extraction, schedule, members, places),
+        placements=placements_at(extraction, schedule, placed),
         operator_names=names,
-        members=members,
+        members=tuple(kernel.members for kernel in placed),
         kernel_codes=tuple(_code_of(extraction, call) for call in extraction.line.calls),
         extraction=extraction,
         schedule=schedule,
@@ -153,7 +148,7 @@ def joined_name(build: StagedBuild, kernel: str) -> str:
     return kernel if code is None else f"{kernel}_{code}"
 
 
-def _placed(extraction: Extraction) -> list[PlacedKernel]:
+def _placed(extraction: Extraction) -> tuple[PlacedKernel, ...]:
     """Place of every call of a partitioned module, in its order."""
     placed: list[PlacedKernel] = []
     calls = [call.stage for call in extraction.line.calls]
@@ -167,7 +162,7 @@ def _placed(extraction: Extraction) -> list[PlacedKernel]:
                 "again"
             )
         placed += kernels
-    return placed
+    return tuple(placed)
 
 
 def _code_of(extraction: Extraction, call: ReadCall) -> str:

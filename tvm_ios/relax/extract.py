@@ -149,6 +149,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
             names, facts, line.calls, reasons, patterns, strict=True
         )
     )
+    barriers = (Obstacle(own, reason) for own, reason in zip(names, reasons, strict=True) if reason)
     return Extraction(
         module=module,
         main=main,
@@ -162,7 +163,7 @@ def extract(module: tvm.IRModule, *, name: str = "main") -> Extraction:
             for call, fact in zip(line.calls, facts, strict=True)
         ),
         reshapes=frozenset(index for index, fact in enumerate(facts) if fact.reshape),
-        coverage=_coverage(operators, reasons, line),
+        coverage=Coverage.of(operators, (*line.obstacles, *barriers)),
     )
 
 
@@ -357,21 +358,3 @@ def _barrier_reason(call: ReadCall) -> str:
 
 def _bytes(tensor: GraphTensor) -> int:
     return math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
-
-
-def _coverage(
-    operators: tuple[Operator, ...], reasons: list[str | None], line: StraightLine
-) -> Coverage:
-    scheduled = [operator for operator in operators if operator.schedulable]
-    opaque = [
-        Obstacle(operator.name, reason)
-        for operator, reason in zip(operators, reasons, strict=True)
-        if reason is not None
-    ]
-    return Coverage(
-        scheduled_operators=len(scheduled),
-        total_operators=len(operators),
-        scheduled_flops=sum(operator.flops for operator in scheduled),
-        total_flops=sum(operator.flops for operator in operators),
-        barriers=(*line.obstacles, *opaque),
-    )

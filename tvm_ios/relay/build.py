@@ -15,6 +15,7 @@ from tvm.ir.transform import PassContext
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.stage_attributes import kernels_one_by_one
 from tvm_ios.errors import ModelError
 from tvm_ios.kernels.archive import import_kernels
 from tvm_ios.kernels.compile import KernelCompiler
@@ -130,19 +131,14 @@ def build(
     chosen = resolve_target(target)
     if is_partitioned(module):
         flat = flatten(module)
-        extraction = extract(flat.module)
-        names = tuple(kernel.name for kernel in flat.kernels)
-        members = tuple(kernel.members for kernel in flat.kernels)
-        places = [(kernel.stage, kernel.group) for kernel in flat.kernels]
-        schedule = read_schedule(module)
+        extraction, placed, schedule = extract(flat.module), flat.kernels, read_schedule(module)
     else:
         extraction = extraction or extract(module)
-        names = tuple(operator.name for operator in extraction.graph.operators)
-        members = tuple((name,) for name in names)
-        places = [(index, 0) for index in range(len(names))]
         schedule = sequential_schedule(extraction.graph)
+        placed = kernels_one_by_one(schedule.operator_names)
     if not extraction.calls and extraction.coverage.barriers:
         raise ModelError(f"nothing to build: {extraction.coverage.barriers[0].reason}")
+    names = tuple(kernel.name for kernel in placed)
     digests = tuple(map(digest_of_call, extraction.calls))
     kernels = _compile_kernels(extraction, chosen, known, frozenset(digests).intersection(absent))
     factory = _compile(declare_kernels(extraction.module, kernels.symbols), chosen, params)
@@ -154,9 +150,9 @@ def build(
         graph_json=graph_json,
         graph=read_graph_json(graph_json),
         params=dict(factory.get_params()),
-        placements=placements_at(extraction, schedule, members, places),
+        placements=placements_at(extraction, schedule, placed),
         operator_names=names,
-        members=members,
+        members=tuple(kernel.members for kernel in placed),
         kernel_codes=tuple(
             kernels.lowered[digest].code if digest in kernels.lowered else "" for digest in digests
         ),

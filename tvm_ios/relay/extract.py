@@ -171,7 +171,6 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
         )
         for index, call in enumerate(calls)
     ]
-    scheduled = [operator for operator in operators if operator.schedulable]
     mergeable = tuple(
         pattern if operator.convolution is not None else None
         for pattern, operator in zip(patterns, operators, strict=True)
@@ -187,16 +186,9 @@ def _extraction(module: tvm.IRModule, name: str, calls: tuple[relay.Call, ...]) 
             () if reason is not None else _joined_convolutions(call, index_of, mergeable)
             for call, reason in zip(calls, reasons, strict=True)
         ),
-        coverage=Coverage(
-            scheduled_operators=len(scheduled),
-            total_operators=len(operators),
-            scheduled_flops=sum(operator.flops for operator in scheduled),
-            total_flops=sum(operator.flops for operator in operators),
-            barriers=tuple(
-                Obstacle(names[index], reason)
-                for index, reason in enumerate(reasons)
-                if reason is not None
-            ),
+        coverage=Coverage.of(
+            operators,
+            (Obstacle(own, reason) for own, reason in zip(names, reasons, strict=True) if reason),
         ),
     )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tvm
 from tvm import relay, tir
 
-from tvm_ios.relay.attention import attention_kernel
+from tvm_ios.relay.attention.kernel import attention_kernel
 from tvm_ios.relay.dataflow import all_calls
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE
-from tvm_ios.relay.grouped import OPERATORS, grouped_kernel
-from tvm_ios.relay.packed_products import packed_kernel
-from tvm_ios.relay.row_kernels import row_kernel
+from tvm_ios.relay.grouped.convolution import OPERATORS
+from tvm_ios.relay.grouped.kernel import grouped_kernel
+from tvm_ios.relay.packed_products.kernel import packed_kernel
+from tvm_ios.relay.row_kernels.kernel import row_kernel
 
 __all__ = ["own_kernel"]
 

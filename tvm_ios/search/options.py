@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from tvm_ios.core.endings import EndingRule
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.errors import OptionError
-from tvm_ios.support.whole_number import require_whole_fields
+from tvm_ios.support.whole_number import require_flags, require_whole_fields
 
 __all__ = ["SearchOptions"]
 
@@ -93,9 +93,7 @@ class SearchOptions:
             )
         if not isinstance(self.endings, EndingRule):
             raise OptionError(f"endings is {self.endings!r}; give an EndingRule")
-        for name in ("centred_merges", "list_only", "native", "pad_merged_kernels"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} is {getattr(self, name)!r}; give True or False")
+        require_flags(self)
         no_limit = " (0 means no limit)"
         require_whole_fields(self, note=no_limit, max_group_size=0, max_num_groups=0)
         if not isinstance(self.predict_stages, bool | None):

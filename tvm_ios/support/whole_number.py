@@ -1,4 +1,4 @@
-"""Whole numbers from callers: counts, positions, options."""
+"""Whole numbers and flags from callers: counts, positions, options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_ios.errors import OptionError
 
-__all__ = ["as_whole", "require_whole", "require_whole_fields"]
+__all__ = ["as_whole", "require_flags", "require_whole", "require_whole_fields"]
 
 
 def as_whole(value: Any) -> int | None:
@@ -50,3 +50,11 @@ def require_whole_fields(options: Any, *, note: str = "", **bounds: int | tuple[
         number = require_whole(name, value, least=least, most=most, note=note)
         # The only way to set a field of a frozen dataclass; called from its __post_init__.
         object.__setattr__(options, name, number)
+
+
+def require_flags(options: Any) -> None:
+    """Refuse other values than True and False in fields of a dataclass with such a default."""
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if isinstance(each.default, bool) and not isinstance(value, bool):
+            raise OptionError(f"{each.name} is {value!r}; give True or False")

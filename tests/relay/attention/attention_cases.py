@@ -8,7 +8,7 @@ from tvm import relay
 
 from tests import relay_modules
 from tvm_ios.kernels.vector_math import with_arithmetic
-from tvm_ios.relay.attention import attention_kernel
+from tvm_ios.relay.attention.kernel import attention_kernel
 
 TARGETS = tuple(
     tvm.target.Target(text)

@@ -18,7 +18,7 @@ from tests.relay.attention.attention_cases import (
     typed,
 )
 from tests.relay_modules import random_arrays
-from tvm_ios.relay.attention import has_attention_kernel
+from tvm_ios.relay.attention.kernel import has_attention_kernel
 
 SHAPES = [
     (1, 2, 8, 16, 16, 16),

@@ -8,9 +8,8 @@ import tvm
 from tvm import relay
 
 from tvm_ios.errors import ModelError, OptionError
-from tvm_ios.onnx.rest import Rest
 from tvm_ios.relay.frontends.joined import joined_module
-from tvm_ios.runtime.base.module_attributes import parts_of, with_rest
+from tvm_ios.runtime.base.module_attributes import parts_of
 
 
 def dense(units=3, width=4, name="x", dtype="float32"):
@@ -64,9 +63,6 @@ def test_errors_name_the_part():
         joined_module({"a": dense(), "b": (mod, {})})
     with pytest.raises(ModelError, match="part 'b': expected a tvm.IRModule, got str"):
         joined_module({"a": dense(), "b": ("net", {})})
-    rest = Rest(name="net.onnx", text="1 node is run", fronts=(), outputs=(), model=b"")
-    with pytest.raises(ModelError, match="part 'b': 1 node is run, which is for single models"):
-        joined_module({"a": dense(), "b": (with_rest(mod, rest), {})})
 
 
 def test_a_single_model_has_no_parts():

@@ -15,7 +15,7 @@ from tvm import autotvm, relay
 from tests.relay.row_kernels.norm_cases import typed
 from tests.relay.schedules.kernel import TARGET, lower, run
 from tests.relay_graphs.arithmetic import convolution, erf
-from tvm_ios.relay.grouped import grouped_kernel
+from tvm_ios.relay.grouped.kernel import grouped_kernel
 from tvm_ios.support.exact_bits import exact_bits
 
 Reference = Callable[..., np.ndarray]

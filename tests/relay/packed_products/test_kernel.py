@@ -19,7 +19,7 @@ from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.functions.packed_product import PACKED_DENSE, packed_dense
 from tvm_ios.relay.functions.stored_types import with_stored_types
 from tvm_ios.relay.kernels import lower_kernels
-from tvm_ios.relay.packed_products import packed_product
+from tvm_ios.relay.packed_products.kernel import packed_product
 
 AVX2 = tvm.target.Target("llvm -mcpu=core-avx2")
 CASES = [

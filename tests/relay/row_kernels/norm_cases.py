@@ -11,7 +11,7 @@ from tvm import relay
 from tests import relay_modules
 from tvm_ios.host import host_target
 from tvm_ios.kernels.code_generation import KEEP_BUFFERS
-from tvm_ios.relay.row_kernels import row_kernel
+from tvm_ios.relay.row_kernels.kernel import row_kernel
 
 TARGET = tvm.target.Target(host_target())
 EPSILON = 1e-5

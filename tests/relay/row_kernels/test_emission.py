@@ -6,7 +6,7 @@ import tvm
 from tvm import relay, tir
 
 from tests.relay.row_kernels.norm_cases import TARGET, typed
-from tvm_ios.relay.row_kernels import row_kernel
+from tvm_ios.relay.row_kernels.kernel import row_kernel
 
 
 def parts(result, kind):

@@ -8,8 +8,8 @@ import tvm
 from tvm import relay, tir
 
 from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, softmax, typed
-from tvm_ios.relay.row_kernels import row_kernel
 from tvm_ios.relay.row_kernels.few_rows import parts_of_rows
+from tvm_ios.relay.row_kernels.kernel import row_kernel
 from tvm_ios.relay.row_kernels.merging import with_long_axes
 from tvm_ios.relay.row_kernels.reader import read_computation
 

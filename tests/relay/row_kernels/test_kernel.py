@@ -11,7 +11,7 @@ from tests.relay.row_kernels.norm_cases import TARGET, inputs, normed, run, soft
 from tvm_ios.core.precision.stored_type import StoredType
 from tvm_ios.relay.functions.quantised import fake_quantize
 from tvm_ios.relay.own_kernels import own_kernel
-from tvm_ios.relay.row_kernels import row_kernel
+from tvm_ios.relay.row_kernels.kernel import row_kernel
 
 ROWS = [
     (197, 192),

@@ -12,13 +12,14 @@ from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.library_choice import LibraryChoice
 from tvm_ios.devices.local import LocalCpu
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import IMAGE_LAYOUTS, fuse, in_precision
+from tvm_ios.relax.prepare import IMAGE_LAYOUTS, PreparedModule, fuse, in_precision
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.base.module_attributes import parts_of
@@ -53,15 +54,23 @@ def compile_model(
     if partitioned:
         model = lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
         return model.of_network(rest, parts)
-    if schedule is not None:
-        layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
-        for layout in layouts:
-            fused = fuse(mod, params, chosen, image_layout=layout)
-            prepared = in_precision(fused, schedule.low)
-            if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
-                built = replace(build_prepared(prepared.with_loops()), libraries=libraries)
-                model = lower_schedule(built, schedule, lanes=chosen_lanes)
-                return model.of_network(rest, parts)
-    built = build_model(mod, params, chosen, libraries=libraries)
-    chosen_schedule = schedule or sequential_schedule(built.graph)
-    return lower_schedule(built, chosen_schedule, lanes=chosen_lanes).of_network(rest, parts)
+    if schedule is None:
+        built = build_model(mod, params, chosen, libraries=libraries)
+        schedule = sequential_schedule(built.graph)
+    else:
+        prepared = _prepared_for(schedule, mod, params, chosen)
+        verify_schedule(schedule, prepared.extraction.graph)  # before kernels are compiled
+        built = replace(build_prepared(prepared.with_loops()), libraries=libraries)
+    return lower_schedule(built, schedule, lanes=chosen_lanes).of_network(rest, parts)
+
+
+def _prepared_for(
+    schedule: InterOpSchedule, mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
+) -> PreparedModule:
+    """Model in the layout and precision that a schedule was found for; in any if it fits none."""
+    layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
+    for layout in layouts:
+        prepared = in_precision(fuse(mod, params, target, image_layout=layout), schedule.low)
+        if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
+            break
+    return prepared

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import tvm
@@ -13,7 +12,8 @@ from tvm_ios.driver.dialects.onnx_front import module_of
 from tvm_ios.driver.onnx_file import ONNX_SUFFIX, OnnxFile
 from tvm_ios.relay.context import valued_model_digest
 from tvm_ios.relay.inputs import check_module, resolve_target, weight_inputs
-from tvm_ios.relay.model_file import MODEL_SUFFIXES, read_model
+from tvm_ios.relay.model_file import MODEL_SUFFIXES
+from tvm_ios.relay.model_file import read_model as read_file
 from tvm_ios.tuning.records.record_lookup import contexts_around
 
 __all__ = [
@@ -38,11 +38,6 @@ def imported(file: OnnxFile) -> tuple[tvm.IRModule, dict[str, Any] | None]:
     mod = module_of(file, import_onnx, refusals)
     # What the file has as an input is one on purpose, and no parameter that somebody forgot.
     return mod, None if weight_inputs(mod["main"]) else {}
-
-
-def read_file(path: Path, params: str | Path | None) -> Any:
-    """Module and parameters of a file that is not ONNX."""
-    return read_model(path, params)
 
 
 def target_text(target: Any) -> str:

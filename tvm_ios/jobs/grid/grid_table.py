@@ -23,7 +23,7 @@ def grid_csv(results: Sequence[CellResult]) -> str:
     commit, machine, and why a cell failed.
     """
     rows = [_row(result) for result in results]
-    phases = [_phases(result) for result in results]
+    phases = [{} if each.report is None else each.report.context.mean_phase_s for each in results]
     parameters = _names(result.parameters for result in results)
     header = (
         *parameters,
@@ -74,10 +74,6 @@ def _row(result: CellResult) -> dict[str, object]:
     if report is not None and report.service_level is not None:
         row["sla_met"] = report.service_level.is_met
     return row
-
-
-def _phases(result: CellResult) -> Mapping[str, float]:
-    return {} if result.report is None else result.report.context.mean_phase_s
 
 
 def _names(mappings: Iterable[Mapping[str, object]]) -> tuple[str, ...]:

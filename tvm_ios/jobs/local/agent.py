@@ -13,11 +13,10 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tvm_ios.host.pinning import pin_tree
 from tvm_ios.jobs.core.commands import (
@@ -30,9 +29,9 @@ from tvm_ios.jobs.core.commands import (
 )
 from tvm_ios.jobs.core.events import DeviceLost, Event, JobEnded, RePinned, WorkerDied
 from tvm_ios.jobs.core.resources import Machine
+from tvm_ios.jobs.executor import Workers
 from tvm_ios.jobs.local.lost_devices import LostDevices
 from tvm_ios.jobs.local.worker_gate import Begin, FromWorker, ToWorker
-from tvm_ios.jobs.order import JobOrder
 from tvm_ios.support.json_nouns import from_json, to_json
 from tvm_ios.support.safe_imports import SAFE_PATH
 from tvm_ios.support.stored_value import UnreadableValueError
@@ -69,7 +68,7 @@ def log_path(folder: Path) -> Path:
     return folder / "log.txt"
 
 
-class LocalAgent:
+class LocalAgent(Workers):
     """Workers of this machine, each a process in a session of its own.
 
     The folder gets one for each job. ``say`` is told each event as
@@ -77,30 +76,20 @@ class LocalAgent:
     """
 
     def __init__(self, machine: Machine, folder: Path, say: Callable[[Event], None]) -> None:
+        super().__init__(
+            {
+                StartWorker: self._start,
+                StopWorker: self._stop,
+                GrantLease: lambda command: self._queue(command.lease.job, command),
+                RePinLease: lambda command: self._queue(command.job, command),
+                RevokeLease: lambda command: self._queue(command.job, command),
+            }
+        )
         self._machine = machine
         self._folder = folder
         self._say = say
-        self._orders: dict[str, JobOrder] = {}
         self._workers: dict[str, _Worker] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._lost = LostDevices(machine.devices, say)
-        self._obey: Mapping[type, Callable[[Any], None]] = {
-            StartWorker: self._start,
-            StopWorker: self._stop,
-            GrantLease: lambda command: self._queue(command.lease.job, command),
-            RePinLease: lambda command: self._queue(command.job, command),
-            RevokeLease: lambda command: self._queue(command.job, command),
-        }
-
-    def accept(self, order: JobOrder) -> None:
-        """Take over what `StartWorker` of this name will be about."""
-        self._orders[order.spec.name] = order
-
-    def obey(self, command: Command) -> None:
-        """Begin to do what a scheduler says; commands for others are passed over."""
-        obey = self._obey.get(type(command))
-        if obey is not None:
-            obey(command)
 
     async def close(self) -> None:
         """End all workers. Nothing is told of it."""
@@ -153,11 +142,6 @@ class LocalAgent:
         worker = self._workers.get(job)
         if worker is not None:
             worker.todo.put_nowait(command)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # ---- A worker's life ----
 

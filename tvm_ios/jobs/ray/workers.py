@@ -10,18 +10,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import ray
 from ray.exceptions import RayError
 
 from tvm_ios.errors import JobError
 from tvm_ios.jobs.core.commands import (
-    Command,
     GrantLease,
     RePinLease,
     RevokeLease,
@@ -29,7 +28,7 @@ from tvm_ios.jobs.core.commands import (
     StopWorker,
 )
 from tvm_ios.jobs.core.events import Event, NodeJoined, NodeLost
-from tvm_ios.jobs.order import JobOrder
+from tvm_ios.jobs.executor import Workers
 from tvm_ios.jobs.ray.connection import Hiring, Node, RayHead
 from tvm_ios.jobs.ray.node_agent import TakeOrder, ToNode
 from tvm_ios.support.json_nouns import from_json, to_json
@@ -57,7 +56,7 @@ class _Line:
     todo: asyncio.Queue[ToNode] = field(default_factory=asyncio.Queue)
 
 
-class RayWorkers:
+class RayWorkers(Workers):
     """Workers on all nodes that jobs may use: those that have agents, and those that join.
 
     ``say`` and ``fail`` are the arguments of :data:`~tvm_ios.jobs.executor.MakeWorkers`.
@@ -71,38 +70,28 @@ class RayWorkers:
         say: Callable[[Event], None],
         fail: Callable[[Exception], None],
     ) -> None:
+        super().__init__(
+            {
+                StartWorker: self._start,
+                StopWorker: lambda command: self._send(command.job, command),
+                RevokeLease: lambda command: self._send(command.job, command),
+                GrantLease: self._grant,
+                RePinLease: self._repin,
+            }
+        )
         self._hiring = hiring
         self._head = head
         self._say = say
         self._fail = fail
-        self._orders: dict[str, JobOrder] = {}
         self._places: dict[str, _Line] = {}
         """Node that has the worker of each job."""
         self._lines: dict[str, _Line] = {}
         """Nodes with an agent, by Ray's ids."""
         self._refused: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._obey: Mapping[type, Callable[[Any], None]] = {
-            StartWorker: self._start,
-            StopWorker: lambda command: self._send(command.job, command),
-            RevokeLease: lambda command: self._send(command.job, command),
-            GrantLease: self._grant,
-            RePinLease: self._repin,
-        }
         for node in nodes:
             self._tend(node)
         self._spawn(self._look())
         self._spawn(self._watch_head())
-
-    def accept(self, order: JobOrder) -> None:
-        """Take over what `StartWorker` of this name will be about."""
-        self._orders[order.spec.name] = order
-
-    def obey(self, command: Command) -> None:
-        """Send a command to the node that it is about; those for others are passed over."""
-        obey = self._obey.get(type(command))
-        if obey is not None:
-            obey(command)
 
     async def close(self) -> None:
         """End all workers and agents."""
@@ -219,11 +208,6 @@ class RayWorkers:
             said: Sequence[str] = await line.node.agent.said.remote()
             for event in said:
                 self._say(from_json(Event, event, "an event"))
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _answered(ask: Callable[[], _T]) -> _T:

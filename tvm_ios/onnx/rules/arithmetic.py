@@ -10,16 +10,12 @@ import onnx_ir as ir
 from tvm_ios.errors import ModelError
 from tvm_ios.onnx.builder import Builder
 from tvm_ios.onnx.rule import Outputs, rule
-from tvm_ios.onnx.values import dtype_of, extents, optional, required
+from tvm_ios.onnx.values import constant, dtype_of, extents, optional, required
 
-__all__ = [
-    "cast",
-    "cast_like",
-    "gemm",
-    "is_infinite",
-    "of_two",
-    "prelu",
-]
+__all__ = ["cast", "cast_like", "clip", "gemm", "is_infinite", "of_two", "prelu"]
+
+_BY_INPUT = 11
+"""The opset from which the bounds are inputs."""
 
 
 @rule("Max", "Mean", "Min", "Sum")
@@ -115,3 +111,19 @@ def _times(node: ir.Node, name: str, value: ir.Value, op: Builder) -> ir.Value:
     if dtype.kind in "iu" and not factor.is_integer():
         raise ModelError(f"has {name}={factor} for whole numbers; give a whole one")
     return op.op("Mul", value, op.const(np.array(factor, dtype)))
+
+
+@rule("Clip")
+def clip(node: ir.Node, op: Builder) -> Outputs:
+    """Two constant bounds stay; one is a maximum or a minimum, as are those that the run tells."""
+    value, low, high = required(node), optional(node, 1), optional(node, 2)
+    if (node.version or 0) < _BY_INPUT:
+        bounds = [node.attributes.get_float(name) for name in ("min", "max")]
+        with np.errstate(over="ignore"):  # the usual bounds are infinite in 16 bits
+            numbers = np.array(bounds).astype(dtype_of(value))
+        return op.op("Clip", value, *(op.const(each) for each in numbers))
+    lowest, highest = constant(low), constant(high)
+    if lowest is not None and highest is not None and lowest <= highest:
+        return None
+    value = value if low is None else op.op("Max", value, low)
+    return value if high is None else op.op("Min", value, high)

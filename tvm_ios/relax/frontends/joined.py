@@ -11,11 +11,11 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_ios.core.parts import SEPARATOR, Part, input_name, require_part_names, require_shared
+from tvm_ios.core.parts import SEPARATOR, Part, input_name, require_shared
 from tvm_ios.errors import ModelError
 from tvm_ios.relax.ir import name_of
 from tvm_ios.relax.prepare import bound_module
-from tvm_ios.runtime.base.module_attributes import rest_of, with_parts
+from tvm_ios.runtime.base.module_attributes import with_parts
 
 __all__ = ["joined_module"]
 
@@ -29,19 +29,18 @@ def joined_module(
     Parameters
     ----------
     models
-        Modules with their parameters; None where weights are inputs on purpose.
+        Modules with their parameters, by name of the part; None where weights are inputs on
+        purpose.
     share
         Inputs that are one for all models which have them; others are named ``part__input``.
 
     Raises
     ------
     OptionError
-        If names are unfit, or an input to be shared is of several types, or in one model only.
+        If an input to be shared is of several types, or in one model only.
     ModelError
-        If a module has no ``main`` in Relax, its parameters do not fit, or onnxruntime runs the
-        rest of it.
+        If a module has no ``main`` in Relax, or its parameters do not fit.
     """
-    require_part_names(list(models))
     builder = relax.BlockBuilder()
     mains = {name: _main_of_part(builder, name, *model) for name, model in models.items()}
     inputs_of = {
@@ -89,11 +88,6 @@ def _main_of_part(
     params: Mapping[str, Any] | None,
 ) -> relax.Function:
     """Main function of a part, whose kernels the builder has, under names that begin with its."""
-    rest = rest_of(module) if isinstance(module, tvm.IRModule) else None
-    if rest is not None:
-        raise ModelError(
-            f"part {name!r}: {rest.text}, which is for single models; compile it alone"
-        )
     try:
         bound = bound_module(module, params)
     except ModelError as error:

@@ -2,7 +2,3 @@
 
 Goes in place of TVM's schedule of a fused function (:mod:`tvm_ios.relay.kernels`).
 """
-
-from tvm_ios.relay.attention.kernel import attention_kernel, has_attention_kernel
-
-__all__ = ["attention_kernel", "has_attention_kernel"]

@@ -11,11 +11,11 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_ios.core.parts import Part, input_name, require_part_names, require_shared
+from tvm_ios.core.parts import Part, input_name, require_shared
 from tvm_ios.errors import ModelError
 from tvm_ios.relay.inputs import check_module, check_parameters
 from tvm_ios.relay.transforms.bound_model import with_parameters
-from tvm_ios.runtime.base.module_attributes import rest_of, with_parts
+from tvm_ios.runtime.base.module_attributes import with_parts
 
 __all__ = ["joined_module"]
 
@@ -29,19 +29,18 @@ def joined_module(
     Parameters
     ----------
     models
-        Modules of static shapes with their parameters; None where weights are inputs on purpose.
+        Modules of static shapes with their parameters, by name of the part; None where weights are
+        inputs on purpose.
     share
         Inputs that are one for all models which have them; others are named ``part__input``.
 
     Raises
     ------
     OptionError
-        If names are unfit, or an input to be shared is of several shapes, or in one model only.
+        If an input to be shared is of several shapes, or in one model only.
     ModelError
-        If a model is unfit for the graph executor, its parameters do not fit, or onnxruntime runs
-        the rest of it.
+        If a model is unfit for the graph executor, or its parameters do not fit.
     """
-    require_part_names(list(models))
     mains = {name: _bound_main(name, *model) for name, model in models.items()}
     inputs_of = {
         name: {each.name_hint: _told(each.checked_type) for each in main.params}
@@ -69,11 +68,6 @@ def _bound_main(
     name: str, module: tvm.IRModule, params: Mapping[str, Any] | None
 ) -> relay.Function:
     """Typed main function of a part, whose parameters are constants."""
-    rest = rest_of(module) if isinstance(module, tvm.IRModule) else None
-    if rest is not None:
-        raise ModelError(
-            f"part {name!r}: {rest.text}, which is for single models; compile it alone"
-        )
     try:
         typed = check_module(module)
         return with_parameters(typed, check_parameters(typed["main"], params))["main"]

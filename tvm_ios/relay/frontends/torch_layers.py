@@ -10,8 +10,6 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend.pytorch import PyTorchOpConverter
 
-from tvm_ios.relay.frontends.pooling import within_data
-
 __all__ = ["Converter", "layer_converters"]
 
 Converter = Callable[[list[Any], Sequence[str]], Any]
@@ -147,7 +145,7 @@ def _pooling(tvms: PyTorchOpConverter, name: str) -> Converter:
         value, *rest = found if isinstance(found, tuple) else (found,)
         strides = inputs[2] or inputs[1]
         shape, made = tvms.infer_shape(inputs[0]), tvms.infer_shape(value)
-        value = within_data(value, shape, made, strides, inputs[3])
+        value = _within_data(value, shape, made, strides, inputs[3])
         return (value, *rest) if rest else value
 
     return convert
@@ -159,3 +157,33 @@ def _softplus(inputs: list[Any], types: Sequence[str]) -> Any:
     beta, threshold, one = (relay.const(float(each), types[0]) for each in (*inputs[1:3], 1))
     smooth = relay.log(relay.exp(x * beta) + one) / beta
     return relay.where(relay.greater(x * beta, threshold), x, smooth)
+
+
+def _within_data(
+    value: relay.Expr,
+    data_shape: Sequence[int],
+    value_shape: Sequence[int],
+    strides: Sequence[int],
+    begins: Sequence[int],
+) -> relay.Expr:
+    """A pooling without windows that begin beyond the data, which TVM's have, and no framework's.
+
+    Parameters
+    ----------
+    value
+        A pooling of TVM with ``ceil_mode``.
+    data_shape, value_shape
+        Of what is pooled, and of the pooling, the dimensions of the window last.
+    strides, begins
+        Steps of the window, and how far before the data it begins, by dimension of the window.
+    """
+    count = len(strides)
+    data, made = data_shape[-count:], value_shape[-count:]
+    rows = list(zip(data, made, strides, begins, strict=True))
+    if not all(isinstance(extent, int) for extent, *_ in rows):
+        return value  # known once shapes are
+    # A window more than there is place to begin, counted from the first one.
+    ends = [min(ours, (extent + begin - 1) // step + 1) for extent, ours, step, begin in rows]
+    if ends == list(made):
+        return value
+    return relay.strided_slice(value, [0] * len(value_shape), [*value_shape[:-count], *ends])

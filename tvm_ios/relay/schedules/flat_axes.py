@@ -57,7 +57,7 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
         return None
     found: list[Read] = []
     seen: set[tuple[te.Operation, str]] = set()
-    waiting = [_source(body) for body in operation.body]
+    waiting = [body.source[0] if isinstance(body, tir.Reduce) else body for body in operation.body]
     while waiting:
         body = waiting.pop()
         found += [Read(each, is_condition=True) for each in conditions_of(body)]
@@ -68,7 +68,8 @@ def reads_of(operation: te.ComputeOp, kept: Sequence[te.Tensor] = ()) -> list[Re
             seen.add((made, str(indices)))
             if load.dtype == BFLOAT16:
                 return None
-            if _is_inlined(made) and load.producer not in kept:
+            inlined = isinstance(made, te.ComputeOp) and not made.reduce_axis
+            if inlined and load.producer not in kept:
                 inner = made.body[load.producer.value_index]
                 waiting.append(substitute(inner, at_indices(made, indices)))
                 continue
@@ -154,14 +155,6 @@ def extents_of(shape: Sequence[tir.PrimExpr]) -> list[int] | None:
     """Extents of a shape; None where one is not known."""
     found = [int(extent) for extent in shape if isinstance(extent, tir.IntImm)]
     return found if len(found) == len(shape) else None
-
-
-def _source(body: tir.PrimExpr) -> tir.PrimExpr:
-    return body.source[0] if isinstance(body, tir.Reduce) else body
-
-
-def _is_inlined(operation: te.Operation) -> bool:
-    return isinstance(operation, te.ComputeOp) and not operation.reduce_axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ def _least_ns(executor: PlanModule, names: Sequence[str | None]) -> dict[str | N
 
     Runs take turns: repeated by itself a part finds its weights in caches that others empty.
     """
-    executor.run(**sample_inputs(executor.plan, _parameters(executor)))
+    parameters = {entry.name for entry in executor.plan.inputs} - set(executor.input_names)
+    executor.run(**sample_inputs(executor.plan, parameters))
     number = max(1, SAMPLE_NS // sum(_warm_ns(executor, who) for who in names))
     samples: dict[str | None, list[float]] = {who: [] for who in names}
     begin_s = time.monotonic()
@@ -87,10 +88,6 @@ def times_in_trace(
         waits = waits_of([each for each in waiting if each[0] < each[1]], running, name)
         found[name] = (max((spans[number][1] for number in own), default=0), waits)
     return found
-
-
-def _parameters(executor: PlanModule) -> set[str]:
-    return {entry.name for entry in executor.plan.inputs} - set(executor.input_names)
 
 
 def _warm_ns(executor: PlanModule, who: str | None) -> int:

@@ -55,10 +55,13 @@ class RemoteKernels:
         self._found: dict[str, Kernel] = {}
         self._readers: weakref.WeakSet[LaunchCalls] = weakref.WeakSet()
         offsets, size_bytes = {}, 0
-        arrays = {name: _as_numpy(value) for name, value in params.items()}
+        arrays = {
+            name: value.numpy() if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+            for name, value in params.items()
+        }
         for name, array in arrays.items():
             offsets[name] = size_bytes
-            size_bytes += _aligned(array.nbytes)
+            size_bytes += -(-array.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self._params = RemoteMemory(self.connection, size_bytes)
         self._addresses = {name: self._params.address + begin for name, begin in offsets.items()}
         self._send(arrays)
@@ -164,11 +167,3 @@ class _Fill:
 
 def _fill(connection: RemoteConnection, fills: Sequence[_Fill]) -> None:
     connection.call("fill", bytearray(b"".join(fill.packed() for fill in fills)))
-
-
-def _as_numpy(value: Any) -> np.ndarray:
-    return value.numpy() if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
-
-
-def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relay
 
-from tvm_ios.relay.attention import has_attention_kernel
+from tvm_ios.relay.attention.kernel import has_attention_kernel
 from tvm_ios.relay.attention.places import MOVES
 from tvm_ios.relay.attention.reader import STEPS
 from tvm_ios.relay.constants import is_scalar

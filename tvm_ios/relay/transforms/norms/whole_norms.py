@@ -24,7 +24,7 @@ from tvm_ios.relay.dataflow import (
     is_call_of,
 )
 from tvm_ios.relay.functions.shapes import RESHAPES, static_shape
-from tvm_ios.relay.row_kernels import has_row_kernel
+from tvm_ios.relay.row_kernels.kernel import has_row_kernel
 from tvm_ios.relay.transforms.norms.sums import SUMS, as_einsum
 from tvm_ios.relay.transforms.whole_functions import Readers, WholeFunctions, readers_and_result
 from tvm_ios.support.exact_bits import bits_may_change
@@ -83,16 +83,13 @@ def _groups(
         if expression is not begin:
             if not any(child in group for child in children(expression)):
                 continue
-            if not _may_join(expression) or len(group) == MOST_OPERATORS:
+            may_join = is_call_of(expression, *SUMS, *MOVES) or _is_element_wise(expression)
+            if not may_join or len(group) == MOST_OPERATORS:
                 return
         group.add(expression)
         ends = [each for each in group if any(reader not in group for reader in readers[each])]
         if ends == [expression] and _size(expression) == size:
             yield set(group)
-
-
-def _may_join(expression: relay.Expr) -> bool:
-    return is_call_of(expression, *SUMS, *MOVES) or _is_element_wise(expression)
 
 
 def _is_element_wise(expression: relay.Expr) -> bool:

@@ -44,7 +44,7 @@ from tvm_ios.relay.functions.stored_types import (
     typed,
     with_stored_types,
 )
-from tvm_ios.relay.packed_products import packed_product
+from tvm_ios.relay.packed_products.kernel import packed_product
 
 __all__ = ["may_read_bytes", "with_packed_weights"]
 
