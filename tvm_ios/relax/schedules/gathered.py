@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Expr as Value
 
-from tvm_ios.relax.schedules.places import places_in
+from tvm_ios.relax.schedules.resized_images.places import places_in
 from tvm_ios.relax.schedules.row_vectors import Row, stored
 from tvm_ios.relax.schedules.tiles import VECTOR, in_order, loads_of, substituted
 

@@ -20,14 +20,14 @@ from tvm_ios.relax.schedules.in_place import with_rows_in_place
 from tvm_ios.relax.schedules.injective import injective
 from tvm_ios.relax.schedules.joined import joined
 from tvm_ios.relax.schedules.packed import packed
-from tvm_ios.relax.schedules.resized import with_known_places
+from tvm_ios.relax.schedules.resized_images.resized import with_known_places
+from tvm_ios.relax.schedules.resized_images.shared_rows import with_shared_rows
 from tvm_ios.relax.schedules.rounding import with_rounding
 from tvm_ios.relax.schedules.rows import rows
-from tvm_ios.relax.schedules.shared_rows import with_shared_rows
-from tvm_ios.relax.schedules.sliding import sliding
 from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import turned
-from tvm_ios.relax.schedules.window import window
+from tvm_ios.relax.schedules.windows.sliding import sliding
+from tvm_ios.relax.schedules.windows.window import window
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]

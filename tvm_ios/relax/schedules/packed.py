@@ -12,8 +12,8 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.kernels.loops import elsewhere, placed
 from tvm_ios.kernels.packed_products import Packing, Product, tile_for
-from tvm_ios.relax.schedules.sliding import written_after
 from tvm_ios.relax.schedules.tiles import element_written, unfused
+from tvm_ios.relax.schedules.windows.sliding import written_after
 
 __all__ = ["PACKED", "is_packed", "packed"]
 

@@ -11,7 +11,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from tests.relax.relax.schedules.kernels import computed
-from tvm_ios.relax.schedules.sliding import sliding
+from tvm_ios.relax.schedules.windows.sliding import sliding
 
 
 @I.ir_module

@@ -1,8 +1,8 @@
 """Windows that slide along rows of an image: convolutions and pools.
 
-Tried before other loops. Here kernels are recognised. :mod:`tvm_ios.relax.schedules.sliding_loops`
-has the loops for images in NHWC or in blocks of channels: depthwise and first convolutions, pools.
-:mod:`tvm_ios.relax.schedules.sliding_rows` has those for images in NCHW.
+Tried before other loops. Here kernels are recognised; ``sliding_loops`` beside it has the loops for
+images in NHWC or in blocks of channels (depthwise and first convolutions, pools), and
+``sliding_rows`` those for images in NCHW.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.sliding_loops import emit
-from tvm_ios.relax.schedules.sliding_rows import emit_rows
 from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
-from tvm_ios.relax.schedules.window_sums import Slide, Sliding
+from tvm_ios.relax.schedules.windows.sliding_loops import emit
+from tvm_ios.relax.schedules.windows.sliding_rows import emit_rows
+from tvm_ios.relax.schedules.windows.window_sums import Slide, Sliding
 
 __all__ = ["OtherKernelError", "require", "sliding", "written_after"]
 

@@ -7,7 +7,7 @@ import tvm_ffi
 from tvm import te, topi
 
 from tests.relax.relax.schedules.kernels import ran
-from tvm_ios.relax.schedules.shared_rows import with_shared_rows
+from tvm_ios.relax.schedules.resized_images.shared_rows import with_shared_rows
 from tvm_ios.support.exact_bits import exact_bits
 
 SIZES = {

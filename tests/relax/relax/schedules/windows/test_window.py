@@ -8,7 +8,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from tests.relax.relax.schedules.kernels import computed
-from tvm_ios.relax.schedules.window import window
+from tvm_ios.relax.schedules.windows.window import window
 
 
 @I.ir_module

@@ -11,8 +11,8 @@ from tvm import s_tir, tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
-from tvm_ios.relax.schedules.resized import known_number, with_known_places
-from tvm_ios.relax.schedules.shared_row_loops import SharedRowLoops, SharedRows
+from tvm_ios.relax.schedules.resized_images.resized import known_number, with_known_places
+from tvm_ios.relax.schedules.resized_images.shared_row_loops import SharedRowLoops, SharedRows
 from tvm_ios.relax.schedules.strides import Axis
 from tvm_ios.relax.schedules.tiles import is_conditional, loads_of, uses
 from tvm_ios.support.exact_bits import bits_may_change

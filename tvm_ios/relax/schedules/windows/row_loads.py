@@ -16,7 +16,12 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import RowVector, RowVectors
 from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
-from tvm_ios.relax.schedules.window_sums import Places, Sliding, WindowSums, lanes_in_registers
+from tvm_ios.relax.schedules.windows.window_sums import (
+    Places,
+    Sliding,
+    WindowSums,
+    lanes_in_registers,
+)
 
 __all__ = ["RowLoads"]
 

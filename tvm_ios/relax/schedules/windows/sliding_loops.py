@@ -26,7 +26,7 @@ from tvm_ios.relax.schedules.tiles import (
     unfused,
     vectors_of,
 )
-from tvm_ios.relax.schedules.window_sums import (
+from tvm_ios.relax.schedules.windows.window_sums import (
     Places,
     Slide,
     Sliding,

@@ -8,7 +8,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from tests.relax.networks import TARGET
-from tvm_ios.relax.schedules.sliding import sliding
+from tvm_ios.relax.schedules.windows.sliding import sliding
 from tvm_ios.relax.target import resolve_target
 
 

@@ -18,7 +18,6 @@ from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import RowVectors, Tile, row_vectors, tiles_along
-from tvm_ios.relax.schedules.row_loads import RowLoads
 from tvm_ios.relax.schedules.tiles import (
     LEAST_LANES,
     divisor,
@@ -27,7 +26,13 @@ from tvm_ios.relax.schedules.tiles import (
     unfused,
     vectors_of,
 )
-from tvm_ios.relax.schedules.window_sums import Places, Sliding, WindowSums, lanes_in_registers
+from tvm_ios.relax.schedules.windows.row_loads import RowLoads
+from tvm_ios.relax.schedules.windows.window_sums import (
+    Places,
+    Sliding,
+    WindowSums,
+    lanes_in_registers,
+)
 
 __all__ = ["emit_rows"]
 

@@ -1,0 +1,1 @@
+"""Resized images by loops of ours: places known when compiled, and rows that are resized once."""
