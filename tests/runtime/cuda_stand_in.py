@@ -88,7 +88,7 @@ class CudaStandIn:
 
 @pytest.fixture(scope="session")
 def cuda_stand_in(
-    cuda_stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
+    cuda_stand_in_library: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CudaStandIn]:
     """The stand-in and what runs under it."""
     from tvm_ios.support.c_compiler import compile_shared
@@ -106,7 +106,7 @@ def cuda_stand_in(
         stdout=subprocess.PIPE,
         text=True,
         # One thread: a fork has none of the others.
-        env=os.environ | {"LD_PRELOAD": str(cuda_stand_in_library), "OPENBLAS_NUM_THREADS": "1"},
+        env=os.environ | {"LD_PRELOAD": cuda_stand_in_library, "OPENBLAS_NUM_THREADS": "1"},
         start_new_session=True,
     )
     yield CudaStandIn(server, folder, models, folder / "wheel")

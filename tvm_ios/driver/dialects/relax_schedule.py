@@ -11,9 +11,10 @@ import tvm
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.plan_of import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.library_choice import LibraryChoice
-from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.targets import lanes_for_target, require_known_target
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
@@ -49,7 +50,8 @@ def compile_model(
     known = read_schedule(mod) if partitioned else schedule
     build.require_exact(known)
     libraries = choice.for_schedule(known)
-    chosen_lanes = LocalCpu().require_lanes(lanes)
+    require_known_target(chosen)
+    chosen_lanes = lanes_for_target(lanes, chosen)
     if partitioned:
         model = lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
         return model.of_network(rest, parts)
@@ -60,8 +62,9 @@ def compile_model(
             prepared = in_precision(fused, schedule.low)
             if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
                 built = replace(build_prepared(prepared.with_loops()), libraries=libraries)
-                model = lower_schedule(built, schedule, lanes=chosen_lanes)
-                return model.of_network(rest, parts)
+                streams = chosen_lanes or widest_stage(schedule)
+                return lower_schedule(built, schedule, lanes=streams).of_network(rest, parts)
     built = build_model(mod, params, chosen, libraries=libraries)
-    chosen_schedule = schedule or sequential_schedule(built.graph)
-    return lower_schedule(built, chosen_schedule, lanes=chosen_lanes).of_network(rest, parts)
+    made = schedule or sequential_schedule(built.graph)
+    model = lower_schedule(built, made, lanes=chosen_lanes or widest_stage(made))
+    return model.of_network(rest, parts)

@@ -13,7 +13,7 @@ __all__ = ["read_tvm_error"]
 
 _LAUNCH = re.compile(r"CUDALaunch Error: (CUDA_ERROR_\w+)")
 _DRIVER = re.compile(r"CUDAError: (cu\w+).*? failed with error: (CUDA_ERROR_\w+)")
-_RUNTIME = re.compile(r"CUDA: (.+)")
+_RUNTIME = re.compile(r"CUDA(?: Runtime Error: \w+ \(\d+\))?: (.+)")
 _NAMES = {
     "out of memory": "CUDA_ERROR_OUT_OF_MEMORY",
     "no CUDA-capable device is detected": "CUDA_ERROR_NO_DEVICE",

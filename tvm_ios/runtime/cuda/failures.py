@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
-from tvm_ios.runtime.base.tvm_abi import last_error_text
 from tvm_ios.runtime.cuda.errors import read_tvm_error
 from tvm_ios.runtime.cuda.native_streams import (
     BEGIN_CAPTURE,
@@ -27,11 +28,13 @@ def explain(
     plan: ExecutionPlan,
     program: StreamProgram,
     outcome: Outcome,
+    last_error_text: Callable[[], str],
     calls: LaunchCalls | None = None,
 ) -> ExecutionError:
     """The error to raise for a program that was not issued to its end.
 
-    To be called on the same thread, before TVM is called again: TVM keeps its text that long.
+    To be called on the same thread, before TVM is called again: TVM keeps its text that long, which
+    ``last_error_text`` returns.
     ``calls`` are those of operator libraries in the program.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):
