@@ -68,6 +68,9 @@ def build(model, folder):
 
 def without_device_code():
     """Sources that TVM has compiled from now on, none of which is."""
+    from tvm_ios.compile.dialects.dialect import dialect_here
+
+    dialect_here()  # takes the compiler that is there now for TVM's own
     sources = []
     name = "tvm_callback_cuda_compile"
     if IS_RELAX:

@@ -196,13 +196,13 @@ def _compile(
 ) -> tvm.runtime.Module:
     """Library of kernels under their names."""
     named = {name: function.with_attr("global_symbol", name) for name, function in kernels.items()}
-    on_gpu = is_gpu_target(target)
+    module, on_gpu = tvm.IRModule(named), is_gpu_target(target)
     if on_gpu:
         require_cuda_compiler()
-        named = with_default_loops(named, target)
+        module = with_default_loops(module, target)
     try:
         with target:  # the compiler of CUDA source asks for it
-            library = tvm.tirx.build(tvm.IRModule(named), target=target)
+            library = tvm.tirx.build(module, target=target)
         # An object file holds no code for a GPU.
         return library if on_gpu else _in_machine_code(library)
     except (RuntimeError, ValueError) as error:

@@ -5,8 +5,6 @@ Its rules (DLight) give kernels blocks of many threads. They tune nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tvm
 import tvm_ffi
 from tvm import tirx
@@ -17,10 +15,8 @@ from tvm_ios.errors import ModelError
 __all__ = ["in_threads", "with_default_loops"]
 
 
-def with_default_loops(
-    kernels: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
-) -> dict[str, tirx.PrimFunc]:
-    """Kernels by name with loops for a GPU; scheduled ones as they are.
+def with_default_loops(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Copy of a module whose kernels have loops for a GPU; scheduled ones are as they were.
 
     Raises
     ------
@@ -28,19 +24,31 @@ def with_default_loops(
         If no rule has loops for a kernel: TVM would compile it for the processor, which cannot read
         the memory of a GPU.
     """
+    made = module.clone()
+    for variable, function in module.functions_items():
+        if isinstance(function, tirx.PrimFunc) and not in_threads(function):
+            scheduled = _scheduled(function, target)
+            if scheduled is None:
+                raise ModelError(
+                    f"kernel {variable.name_hint!r} cannot run on a GPU: none of TVM's rules "
+                    "schedules it; compute it in another way, or give a target of kind llvm"
+                )
+            made.update_func(variable, scheduled)
+    return made
+
+
+def _scheduled(kernel: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
+    """A kernel with loops for a GPU; None where no rule has any."""
     rules = dlight.gpu
-    schedule = dlight.ApplyDefaultSchedule(
+    apply = dlight.ApplyDefaultSchedule(
         rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback()
     )
-    with target:
-        made = schedule(tvm.IRModule(dict(kernels)))
-    for name in kernels:
-        if not in_threads(made[name]):
-            raise ModelError(
-                f"kernel {name!r} cannot run on a GPU: none of TVM's rules schedules it; compute "
-                "it in another way, or give a target of kind llvm"
-            )
-    return {name: made[name] for name in kernels}
+    try:
+        with target:
+            made = apply(tvm.IRModule({"kernel": kernel}))["kernel"]
+    except ValueError:  # the rules know nothing but blocks
+        return None
+    return made if in_threads(made) else None
 
 
 def in_threads(kernel: tirx.PrimFunc) -> bool:

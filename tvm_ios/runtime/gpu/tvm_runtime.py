@@ -16,7 +16,7 @@ import tvm
 from tvm_ios.errors import HostError
 from tvm_ios.host.cudnn_files import cuda_runtimes
 from tvm_ios.install.hook import driver_stub
-from tvm_ios.runtime.base.tvm_names import runtime_library
+from tvm_ios.runtime.base.tvm_names import IS_FFI, runtime_library
 from tvm_ios.runtime.gpu.driver import LIBRARIES as DRIVERS
 
 __all__ = ["require_tvm_runtime"]
@@ -25,7 +25,7 @@ _LIBRARY = "libtvm_runtime_cuda.so"
 
 
 def require_tvm_runtime() -> None:
-    """Load TVM's CUDA runtime unless it is there.
+    """Load TVM's CUDA runtime unless it is there; TVM with Relay has it.
 
     A machine that only compiles needs no driver: where there is none, a stand-in takes its place.
 
@@ -34,7 +34,7 @@ def require_tvm_runtime() -> None:
     HostError
         If the runtime cannot be loaded, most often for want of CUDA's own runtime.
     """
-    if _is_here():
+    if not IS_FFI or tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
         return
     path = Path(runtime_library()._name).resolve().with_name(_LIBRARY)  # noqa: SLF001
     if not _load(DRIVERS):
@@ -47,10 +47,6 @@ def require_tvm_runtime() -> None:
             f"TVM {tvm.__version__} cannot work with GPUs here: {error}; install the toolkit of "
             "CUDA 13 (or pip install nvidia-cuda-runtime), or give a target of kind llvm"
         ) from error
-
-
-def _is_here() -> bool:
-    return tvm.get_global_func("device_api.cuda", allow_missing=True) is not None
 
 
 def _load(names: Iterable[str]) -> bool:
