@@ -37,10 +37,13 @@ def require_cuda_compiler() -> None:
 
 
 def cuda_compiler() -> str:
-    """Path and version of nvcc, or the choice of another compiler."""
+    """Compiler by path and version, and what the environment asks of it."""
     place = shutil.which("nvcc")
-    chosen = os.environ.get(_CHOICE, "nvrtc")
-    return chosen if place is None else f"{chosen} {place} {_version_of(place)}"
+    asked = {_CHOICE: "nvrtc" if place is None else "nvcc"} | {
+        name: value for name, value in os.environ.items() if name.startswith("TVM_CUDA_")
+    }
+    told = " ".join(f"{name}={value}" for name, value in sorted(asked.items()))
+    return told if place is None else f"{told} {place} {_version_of(place)}"
 
 
 @cache

@@ -31,10 +31,15 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(cuda_compiler, "find_spec", lambda _name: None)
     with pytest.raises(HostError, match="nvcc is not on PATH, and NVRTC needs the package"):
         cuda_compiler.require_cuda_compiler()
-    assert cuda_compiler.cuda_compiler() == "nvrtc"
+    assert cuda_compiler.cuda_compiler() == "TVM_CUDA_COMPILE_MODE=nvrtc"
 
 
-def test_another_nvcc_is_another_compiler(monkeypatch):
+def test_another_nvcc_or_flag_is_another_compiler(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/one/{name}")
     monkeypatch.setattr(cuda_compiler, "_version_of", lambda place: f"of {place}")
-    assert cuda_compiler.cuda_compiler() == "nvrtc /one/nvcc of /one/nvcc"
+    known = cuda_compiler.cuda_compiler()
+    assert known == "TVM_CUDA_COMPILE_MODE=nvcc /one/nvcc of /one/nvcc"
+    cuda_compiler.require_cuda_compiler()
+    assert cuda_compiler.cuda_compiler() == known
+    monkeypatch.setenv("TVM_CUDA_NVCC_NO_FAST_MATH", "1")
+    assert "TVM_CUDA_NVCC_NO_FAST_MATH=1" in cuda_compiler.cuda_compiler()
