@@ -381,17 +381,23 @@ def reference_build() -> ReferenceBuild:
 
 
 @pytest.fixture(scope="session")
-def cuda_stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for CUDA to preload, under the names and versions TVM's library asks for."""
+def cuda_stand_in_library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Libraries to preload that stand in for CUDA, under the names and versions TVM asks for."""
+    from tvm_ios.runtime.base.tvm_names import IS_FFI
     from tvm_ios.support.c_compiler import compile_shared
 
-    versions = tmp_path_factory.mktemp("stand-in") / "versions.map"
+    folder = tmp_path_factory.mktemp("stand-in")
+    runtime = f"libcudart.so.{13 if IS_FFI else 12}"
+    versions, nothing, of_nothing = (folder / name for name in ("v.map", "nothing.c", "n.map"))
     versions.write_text(
-        "libcudart.so.12 { global: cuda*; };\ndriver { global: cu[A-Z]*; stand_in_*; local: *; };\n"
+        f"{runtime} {{ global: cuda*; }};\ndriver {{ global: cu[A-Z]*; stand_in_*; local: *; }};\n"
     )
+    nothing.write_text("/* The name and version of CUDA's runtime; the stand-in has the rest. */\n")
+    of_nothing.write_text(f"{runtime} {{ }};\n")
     flags = ("-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={versions}")
     source = Path(__file__).parent / "runtime" / "native" / "cuda_stand_in.c"
-    return compile_shared(source, flags)
+    named = (f"-Wl,-soname,{runtime}", f"-Wl,--version-script={of_nothing}")
+    return f"{compile_shared(source, flags)}:{compile_shared(nothing, named)}"
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_it_is_compiled_exported_and_loaded_for_an_h100(name, cuda_stand_in_libr
         timeout=600,
         env=os.environ
         | {
-            "LD_PRELOAD": str(cuda_stand_in_library),
+            "LD_PRELOAD": cuda_stand_in_library,
             "CUDA_STAND_IN_LOG": str(tmp_path / "calls"),
         },
     )

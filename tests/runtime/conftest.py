@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import random
-import select
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runtime.cuda_stand_in import cuda_stand_in  # noqa: F401 - a fixture
 from tvm_ios.plan.kernel_graph import KernelGraph
 from tvm_ios.plan.placement import ConcatView, Placement
-
-SCENARIO_S = 1200
-"""Longest time for a scenario under the stand-in for CUDA."""
 
 
 @dataclass(frozen=True)
@@ -178,95 +169,3 @@ def exported(
     path = tmp_path_factory.mktemp("artifact") / "model.so"
     export_artifact(built.factory, plan, path)
     return built, path
-
-
-@dataclass(frozen=True)
-class CudaStandIn:
-    """Runs scenarios of ``cuda_child.py`` under the stand-in for the CUDA driver and runtime."""
-
-    server: subprocess.Popen[str]
-    """The program that forks for each scenario."""
-    folder: Path
-    models: Path
-    """Compiled networks; all workers of a session share them."""
-    wheel: Path
-    """A folder of packages in which cuDNN's lies, its stand-in in it."""
-
-    def run(
-        self, scenario: str, model: str | None = None, *, cudnn: bool = False, **arguments: Any
-    ) -> dict[str, Any]:
-        """What a scenario saw, on a network that is compiled once a session."""
-        environment = {"CUDA_STAND_IN_LOG": str(self.folder / "calls")}
-        packages = [str(self.wheel)] if cudnn else []
-        if model is not None:
-            folder = self._compiled(model)
-            arguments["folder"] = str(folder)
-            environment["CUDA_STAND_IN_ARGUMENTS"] = str(folder / "arguments.txt")
-        return self._child(scenario, arguments, environment, packages)
-
-    def _compiled(self, model: str) -> Path:
-        folder = self.models / model
-        with (self.models / f"{model}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():
-                with tempfile.TemporaryDirectory(dir=self.models) as unfinished:
-                    made = Path(unfinished) / model
-                    made.mkdir()
-                    self._child("build", {"model": model, "folder": str(made)}, {}, [])
-                    made.rename(folder)
-        return folder
-
-    def _child(
-        self,
-        scenario: str,
-        arguments: dict[str, Any],
-        environment: dict[str, str],
-        packages: list[str],
-    ) -> dict[str, Any]:
-        assert self.server.stdin is not None
-        assert self.server.stdout is not None
-        output, errors = self.folder / "output", self.folder / "errors"
-        request = {
-            "scenario": scenario,
-            "arguments": arguments,
-            "environment": environment,
-            "packages": packages,
-            "output": str(output),
-            "errors": str(errors),
-        }
-        self.server.stdin.write(json.dumps(request) + "\n")
-        self.server.stdin.flush()
-        answered, _, _ = select.select([self.server.stdout], [], [], SCENARIO_S)
-        if not answered:
-            os.killpg(self.server.pid, signal.SIGKILL)
-        status = self.server.stdout.readline()
-        assert status == "0\n", f"exit status {status!r}\n{errors.read_text()}"
-        result: dict[str, Any] = json.loads(output.read_text().splitlines()[-1])
-        return result
-
-
-@pytest.fixture(scope="session")
-def cuda_stand_in(
-    cuda_stand_in_library: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[CudaStandIn]:
-    """The stand-in and what runs under it."""
-    from tvm_ios.support.c_compiler import compile_shared
-
-    folder = tmp_path_factory.mktemp("cuda")
-    source = Path(__file__).with_name("native") / "cudnn_stand_in.c"
-    library = folder / "wheel" / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
-    library.parent.mkdir(parents=True)
-    library.symlink_to(compile_shared(source, ("-Wl,-soname,libcudnn.so.9",)))
-    models = Path(os.environ["TVM_IOS_CACHE_DIR"]) / "cuda-models"
-    models.mkdir(exist_ok=True)
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("cuda_child.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # One thread: a fork has none of the others.
-        env=os.environ | {"LD_PRELOAD": str(cuda_stand_in_library), "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-    yield CudaStandIn(server, folder, models, folder / "wheel")
-    server.communicate()

@@ -43,6 +43,7 @@ from tvm_ios.errors import TvmIosError
 from tvm_ios.plan.plan import launches_before
 from tvm_ios.plan.stream_order import StepKind
 from tvm_ios.runtime.base.lane_pool import LaneOptions
+from tvm_ios.runtime.base.tvm_names import IS_FFI, data_address, empty, filled, load_library
 
 
 def streams(folder, lanes, listed=False):
@@ -94,10 +95,10 @@ def graph(folder, lanes):
         runs = []
         for step in ("run", "again", "bound", "rebound", "same"):
             if step == "bound":
-                mine = tvm.nd.array(value, tvm.cuda())
+                mine = on_gpu(value)
                 module.set_input_zero_copy(name, mine)
             elif step == "rebound":
-                out = tvm.nd.empty(module.get_output(0).shape, device=tvm.cuda())
+                out = empty(module.get_output(0).shape, "float32", tvm.cuda())
                 module.set_output_zero_copy(0, out)
             mark(step)
             module.run()
@@ -122,8 +123,8 @@ def graph(folder, lanes):
             "inside": names_of(call for section in sections for call in section),
             "nodes": [int(c.fields["nodes"]) for c in calls if c.name == "captured"],
             "kernels": [sum(c.name == "cuLaunchKernel" for c in each) for each in sections],
-            "bound": [_address(mine) in bound, _address(out) in bound],
-            "zero_copy": _address(module.get_output(0)) == _address(out),
+            "bound": [data_address(mine) in bound, data_address(out) in bound],
+            "zero_copy": data_address(module.get_output(0)) == data_address(out),
             "fallback": module.fallback,
             "timed": module.time_ns(3),
             "warm": _loads_before_capture(calls),
@@ -132,8 +133,10 @@ def graph(folder, lanes):
     return seen | {"live": live()}
 
 
-def _address(array):
-    return array.handle.contents.data
+def on_gpu(value):
+    """Array of TVM with the values of one of NumPy's."""
+    array = empty(value.shape, str(value.dtype), tvm.cuda())
+    return array.copyfrom(value)
 
 
 def _loads_before_capture(calls):
@@ -212,7 +215,7 @@ def workspace(folder, lanes):
         seen = check_order(model, module, section, origin)
         sizes = workspace_sizes()
         # A new module gives the kernels of the file TVM's own workspace back.
-        tvm.get_global_func("runtime.ModuleLoadFromFile")(str(model.library.path), "so")
+        load_library(str(model.library.path))
         module.set_input_zero_copy(0, module._memory.empty(model.plan.inputs[0].tensor))
         mark("reloaded")
         module.run()
@@ -249,7 +252,7 @@ def caller_streams(folder):
             reader = threading.Thread(target=_read, args=(module, failures))
             reader.start()
             reader.join()
-            device.set_raw_stream(ctypes.c_void_p(None))
+            device.set_raw_stream(0 if IS_FFI else ctypes.c_void_p(None))
             mark("default")
             module.run()
             mark("end")
@@ -298,9 +301,9 @@ def interface(folder):
     with model.module() as module:
         shapes, dtypes = module.get_input_info()
         module.run(**{name: value})
-        out = tvm.nd.empty(module.get_output(0).shape)
-        capsule = tvm.nd.array(value, tvm.cuda())
-        module["set_input_zero_copy"](name, capsule.to_dlpack())
+        out = empty(module.get_output(0).shape, "float32", tvm.cpu())
+        capsule = on_gpu(value)
+        module["set_input_zero_copy"](name, capsule if IS_FFI else capsule.to_dlpack())
         module.run()
         result = module.benchmark(number=2, repeat=3)
         seen = {
@@ -314,7 +317,7 @@ def interface(folder):
         errors = {}
         for what, action in {
             "shape": lambda: module.set_input(name, value[..., :1]),
-            "device": lambda: module.set_input_zero_copy(name, tvm.nd.array(value)),
+            "device": lambda: module.set_input_zero_copy(name, filled(value)),
             "input": lambda: module.set_input("nothing", value),
             "output": lambda: module.get_output(9),
         }.items():
@@ -365,8 +368,6 @@ def no_device():
 
 def compiled(target, path):
     """A network from ``compile_schedule`` with real device code, exported and loaded."""
-    from tvm.contrib import graph_executor
-
     from tvm_ios.core.schedule import Stage, Strategy
     from tvm_ios.search.baselines import greedy_schedule
 
@@ -392,11 +393,8 @@ def compiled(target, path):
                 shape = list(module.get_output(0).numpy().shape)
                 brings = module._streams._native._library is module._library.code
                 seen["runs"].append([shape, module.fallback, brings])
-        factory = tvm.runtime.load_module(path)
-        stock = graph_executor.GraphModule(factory["default"](tvm.cuda()))
-        stock.run()
-        seen["stock"].append(list(stock.get_output(0).shape))
-        del factory, stock
+        if not IS_FFI:
+            seen["stock"].append(_stock_shape(path))
     seen["errors"] = [
         error_of(action)
         for action in (
@@ -409,6 +407,15 @@ def compiled(target, path):
         )
     ]
     return seen
+
+
+def _stock_shape(path):
+    from tvm.contrib import graph_executor
+
+    factory = tvm.runtime.load_module(path)
+    stock = graph_executor.GraphModule(factory["default"](tvm.cuda()))
+    stock.run()
+    return list(stock.get_output(0).shape)
 
 
 # ---- Errors at every call ----
@@ -425,11 +432,13 @@ def inject(folder, graphs, code=719):
     seen: dict[str, int] = {}
     rows = []
     calls = [call for call in calls if call.name.startswith("cu")]
-    for call, following in zip(calls, [*calls[1:], None], strict=True):
+    for at, (call, following) in enumerate(zip(calls, [*calls[1:], None], strict=True)):
         nth = seen.get(call.name, 0)
         seen[call.name] = nth + 1
         if call.name == "cudaSetDevice" and following and following.name == "cudaFree":
             continue  # TVM then leaves the memory to itself
+        if IS_FFI and any(each.name == "cudaFree" for each in calls[at : at + 4]):
+            continue  # TVM then ends the process, or we free nothing so that it does not
         stand_in().stand_in_fail(call.name.encode(), nth, code)
         row = {"call": call.name, "nth": nth, "fields": call.fields, "error": None}
         row["next"] = following and following.name
@@ -449,6 +458,18 @@ def inject(folder, graphs, code=719):
         rows.append(row)
     life(model, graphs)
     return {"rows": rows, "operators": [a.operator for a in model.plan.launches]}
+
+
+def lost(folder):
+    """A GPU whose context is lost: what a run says, and that nothing is freed that cannot be."""
+    model = Model(folder)
+    with model.module(cuda_graph=False) as module:
+        module.run()
+        stand_in().stand_in_fail(b"cuLaunchKernel", 1, 719)
+        error = error_of(module.run)
+        arrays = 1 + len(module._memory.arrays)
+        stand_in().stand_in_fail(b"cuCtxSynchronize", 1, 719)
+    return {"error": error, "arrays": arrays, "live": live()}
 
 
 def life(model, graphs):

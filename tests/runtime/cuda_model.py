@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import tvm
 
+from tvm_ios.models.operators import IS_RELAX, op
 from tvm_ios.plan.image import image_bytes
 from tvm_ios.plan.image_reader import read_image
 from tvm_ios.plan.library_call import LibraryCall
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
+from tvm_ios.runtime.base.tvm_names import filled
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.libraries.cudnn.convolution import CudnnAlgorithm, CudnnCall
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
@@ -26,31 +28,22 @@ from tvm_ios.support.stored_value import StoredValue
 
 def build(model, folder):
     """Compile a network for CUDA without device code; write what the scenarios need."""
-    from tvm.contrib import cc
-
-    from tvm_ios.host import cached_libinfo
+    from tvm_ios.compile.built_model import build_model
     from tvm_ios.plan.lower import lower_plan
     from tvm_ios.plan.schedule_places import placements_for
-    from tvm_ios.relay import build as build_module
-    from tvm_ios.relay import prepare
+    from tvm_ios.runtime.base.tvm_names import linkers
     from tvm_ios.search.baselines import greedy_schedule
     from tvm_ios.support.c_compiler import compile_object
 
-    sources = []
-
-    def keep(source, _target):
-        sources.append(source)
-        return "none"
-
-    tvm._ffi.register_func("tvm_callback_cuda_compile", keep, override=True)
-    with cached_libinfo():
-        prepared = prepare(*network(model), "cuda -arch=sm_90")
-        built = build_module(prepared.module, prepared.target, prepared.params)
+    sources = without_device_code()
+    built = build_model(*network(model), "cuda -arch=sm_90").kernels.staged
     folder = Path(folder)
     kernels = Path(__file__).with_name("native") / "cuda_kernels.c"
     library = built.factory.get_lib()
     library.export_library(
-        str(folder / "kernels.so"), fcompile=cc.create_shared, addons=[str(compile_object(kernels))]
+        str(folder / "kernels.so"),
+        fcompile=linkers().create_shared,
+        addons=[str(compile_object(kernels))],
     )
     lines = [
         f"{name} {arguments.count(',') + 1}"
@@ -60,7 +53,8 @@ def build(model, folder):
     ]
     (folder / "arguments.txt").write_text("\n".join(dict.fromkeys(lines)))
     (folder / "params").write_bytes(tvm.runtime.save_param_dict(built.params))
-    (folder / "cudnn.json").write_text(json.dumps(cudnn_data(built.extraction.calls)))
+    rows = [None] * len(built.graph.operators) if IS_RELAX else cudnn_data(built.extraction.calls)
+    (folder / "cudnn.json").write_text(json.dumps(rows))
     placements = placements_for(built.extraction, greedy_schedule(built.extraction.graph))
     for lanes in range(1, 5):
         names = built.operator_names
@@ -70,6 +64,20 @@ def build(model, folder):
         plan = lower_plan(built.graph, listed, lanes=lanes, operator_names=names)
         (folder / f"list{lanes}").write_bytes(image_bytes(plan))
     return {}
+
+
+def without_device_code():
+    """Sources that TVM has compiled from now on, none of which is."""
+    from tvm_ios.compile.dialects.dialect import dialect_here
+
+    dialect_here()  # takes the compiler that is there now for TVM's own
+    sources = []
+    name = "tvm_callback_cuda_compile"
+    if IS_RELAX:
+        tvm.register_global_func(name, lambda code: sources.append(code) or b"none", override=True)
+    else:
+        tvm.register_func(name, lambda code, _: sources.append(code) or "none", override=True)
+    return sources
 
 
 def _list(graph, lanes):
@@ -91,8 +99,6 @@ def _list(graph, lanes):
 
 
 def network(model):
-    from tvm import relay
-
     from tvm_ios.models import nasnet_small, squeezenet
 
     if model == "squeezenet":
@@ -101,34 +107,56 @@ def network(model):
         return nasnet_small()
     if model == "convolutions":
         return convolutions()
-    data = relay.var("data", shape=(1, 16, 8, 8))
+    data = op.var("data", shape=(1, 16, 8, 8))
     random = np.random.default_rng(1)
-    params = {}
+    params, weights = {}, []
 
     def convolution(value, kernel, inputs, outputs):
         name = f"weight{len(params)}"
         shape = (outputs, inputs, kernel, kernel)
-        params[name] = tvm.nd.array(random.standard_normal(shape).astype("float32"))
+        params[name] = filled(random.standard_normal(shape).astype("float32"))
+        weights.append(op.var(name, shape=shape))
+        sizes = {"channels": outputs, "kernel_size": (kernel, kernel)}
         padding = (kernel // 2, kernel // 2)
-        return relay.nn.relu(relay.nn.conv2d(value, relay.var(name, shape=shape), padding=padding))
+        return op.nn.relu(op.nn.conv2d(value, weights[-1], padding=padding, **sizes))
 
     if model == "small":
         first = [
             convolution(data, 1, 16, 16),
             convolution(data, 3, 16, 16),
-            relay.nn.max_pool2d(data, (3, 3), padding=(1, 1)),
+            op.nn.max_pool2d(data, (3, 3), strides=(1, 1), padding=(1, 1)),
         ]
-        joined = relay.concatenate(first, axis=1)
+        joined = op.concatenate(first, axis=1)
         second = [convolution(joined, 3, 48, 8), convolution(joined, 1, 48, 16)]
-        result = relay.concatenate(second, axis=1)
+        result = op.concatenate(second, axis=1)
     elif model == "bfloat16":  # NumPy has no such numbers
-        halves = [relay.cast(convolution(data, 1, 16, 8), "bfloat16") for _ in range(2)]
-        pooled = [relay.nn.max_pool2d(half, (3, 3), padding=(1, 1)) for half in halves]
-        result = relay.cast(relay.concatenate(pooled, axis=1), "float32")
+        halves = [_cast(convolution(data, 1, 16, 8), "bfloat16") for _ in range(2)]
+        pooled = [op.nn.max_pool2d(half, (3, 3), strides=(1, 1), padding=(1, 1)) for half in halves]
+        result = _cast(op.concatenate(pooled, axis=1), "float32")
     else:  # operators of several kernels, with workspace between them
-        sorted_ = [relay.argsort(convolution(data, 1, 16, width), axis=1) for width in (16, 24, 48)]
-        result = relay.concatenate(sorted_, axis=1)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(result)), params
+        sorted_ = [_argsort(convolution(data, 1, 16, width)) for width in (16, 24, 48)]
+        result = op.concatenate(sorted_, axis=1)
+    if IS_RELAX:
+        return op.module_of([data, *weights], result), params
+    return tvm.relay.transform.InferType()(tvm.IRModule.from_expr(result)), params
+
+
+def _argsort(value):
+    if not IS_RELAX:
+        return op.argsort(value, axis=1)
+    return _made(tvm.relax.op.argsort(value.variable, axis=1), value)
+
+
+def _cast(value, dtype):
+    if not IS_RELAX:
+        return op.cast(value, dtype)
+    return _made(tvm.relax.op.astype(value.variable, dtype), value)
+
+
+def _made(call, *reads):
+    """Value of an operator that no network of the zoo has."""
+    call = tvm.relax.BlockBuilder().normalize(call)
+    return op.Value(tvm.relax.Var("value", call.ty), call, reads)
 
 
 class Model:

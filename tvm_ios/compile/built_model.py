@@ -75,8 +75,8 @@ def build_model(
     params
         Parameters by name.
     target
-        A CPU target, or with Relay one such as ``cuda -arch=sm_90``; the best for this processor
-        where omitted.
+        A CPU target, or one such as ``cuda -arch=sm_90``; the best for this processor where
+        omitted.
     name
         Name of the operator graph, for pictures and reports.
     sink

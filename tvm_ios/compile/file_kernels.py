@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.plan.plan import ExecutionPlan
-from tvm_ios.runtime.artifact.artifact import parameters_in, plan_in
+from tvm_ios.runtime.artifact.artifact import kernels_in, parameters_in, plan_in
 from tvm_ios.runtime.artifact.footer import Footer
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 
@@ -39,7 +39,7 @@ class FileKernels:
     @cached_property
     def library(self) -> KernelLibrary:
         """Loaded kernels with the executor in their file."""
-        return KernelLibrary(self.path)
+        return kernels_in(self.path, self.target)
 
     @cached_property
     def params(self) -> dict[str, tvm.nd.NDArray]:

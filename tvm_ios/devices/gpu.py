@@ -18,7 +18,6 @@ from tvm_ios.devices.traits import GPU, DeviceTraits
 from tvm_ios.errors import OptionError
 from tvm_ios.host import read_clocks
 from tvm_ios.host.lane_speeds import LaneSpeeds
-from tvm_ios.runtime.base.tvm_names import require_packed
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
 from tvm_ios.runtime.cuda.stages import CudaStageRunner
 from tvm_ios.runtime.gpu.device import CudaDevice, DeviceFacts, require_arch
@@ -46,7 +45,6 @@ class GpuDevice:
     @classmethod
     def find(cls, arch: str, ordinal: int = 0) -> GpuDevice:
         """GPU of a number, which runs code for an architecture such as ``sm_90``."""
-        require_packed("stages of a GPU are timed")
         with CudaDevice(ordinal) as gpu:
             require_arch(gpu.facts, arch)
             return cls(ordinal=ordinal, facts=gpu.facts)

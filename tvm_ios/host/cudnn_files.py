@@ -1,4 +1,4 @@
-"""Places of cuDNN's libraries: wheels on Python's path, or where the dynamic loader looks."""
+"""Places of libraries of CUDA and cuDNN: wheels on Python's path, or where the loader looks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes.util
 import sys
 from pathlib import Path
 
-__all__ = ["cudnn_dependencies", "cudnn_libraries", "cudnn_version_text"]
+__all__ = ["cuda_runtimes", "cudnn_dependencies", "cudnn_libraries", "cudnn_version_text"]
 
 
 def cudnn_libraries() -> tuple[str, ...]:
@@ -24,6 +24,11 @@ def cudnn_dependencies() -> tuple[str, ...]:
         *_in_toolkit("cuda_nvrtc", "libnvrtc-builtins.so.*"),
         *_in_toolkit("cuda_nvrtc", "libnvrtc.so.*"),
     )
+
+
+def cuda_runtimes() -> tuple[str, ...]:
+    """Paths of CUDA 13's runtime in installed wheels."""
+    return tuple(_in_toolkit("cuda_runtime", "libcudart.so.13"))
 
 
 def cudnn_version_text(version: int) -> str:

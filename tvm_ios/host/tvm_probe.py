@@ -22,7 +22,7 @@ _PROGRAM = "from tvm_ios.host.tvm_probe import main; main()"
 _TIMEOUT_S = 120
 _GIVES = {
     "relay": "Relay: AutoTVM, Ansor and their logs, GPUs of NVIDIA, CPUs over RPC",
-    "relax": "Relax: today's wheels, on CPUs of this machine; no AutoTVM, Ansor or their logs",
+    "relax": "Relax: today's wheels, on CPUs and GPUs of this machine; no AutoTVM, no Ansor",
 }
 """Abilities of a TVM with each dialect, for people."""
 _LIBRARIES = ("USE_CUDNN", "USE_CUBLAS", "USE_GRAPH_EXECUTOR_CUDA_GRAPH")

@@ -16,7 +16,7 @@ from tvm_ios.install.finder import STUB_FILE
 from tvm_ios.support.c_compiler import compile_shared
 from tvm_ios.support.whole_file import write_bytes
 
-__all__ = ["write_hook"]
+__all__ = ["driver_stub", "write_hook"]
 
 MODULE_NAME = "_tvm_ios_finder"
 PTH_NAME = "tvm_ios_finder.pth"
@@ -38,10 +38,8 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
     Every file is replaced atomically, the ``.pth`` last: processes that start meanwhile see the
     old hook or the new one.
     """
-    # The loader knows by this SONAME that what libtvm.so needs is loaded already.
-    stub = compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
     contents = {
-        STUB_FILE: stub.read_bytes(),
+        STUB_FILE: driver_stub().read_bytes(),
         **{name: source.read_bytes() for name, source in _COPIES.items()},
         PTH_NAME: PTH_LINE.encode(),
     }
@@ -50,6 +48,12 @@ def write_hook(site_packages: Path) -> tuple[Path, ...]:
         for name, content in contents.items()
         if _replace(site_packages / name, content)
     )
+
+
+def driver_stub() -> Path:
+    """Library that stands in for the CUDA driver, and answers that there is no device."""
+    # The loader knows by this SONAME that what TVM needs is loaded already.
+    return compile_shared(_STUB, ("-Wl,-soname,libcuda.so.1",))
 
 
 def _content(path: Path) -> bytes | None:

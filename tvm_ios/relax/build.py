@@ -18,13 +18,16 @@ from tvm_ios.errors import ModelError
 from tvm_ios.plan.kernel_graph import GraphOperator, GraphTensor, KernelGraph
 from tvm_ios.plan.placement import Placement
 from tvm_ios.plan.schedule_places import placements_at
+from tvm_ios.relax.cuda_compiler import require_cuda_compiler
 from tvm_ios.relax.extract import Extraction, extract, functions_of, kernel_of
 from tvm_ios.relax.ir import Constant
 from tvm_ios.relax.kernel_text import kernel_text
+from tvm_ios.relax.schedules.gpu import with_default_loops
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.straight_line import Made, ReadCall, leaves
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.search.baselines import sequential_schedule
 
 __all__ = ["StagedBuild", "build", "joined_library", "joined_name"]
@@ -90,7 +93,7 @@ def build(
     module
         A module prepared, or partitioned; without stages every operator is a stage of its own.
     target
-        CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
+        Target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     extraction
         Operators of the module, if somebody has extracted them.
     absent
@@ -100,6 +103,8 @@ def build(
     ------
     ModelError
         If something in the module is no kernel of known shapes, or TVM cannot compile it.
+    HostError
+        If the target is a GPU, and CUDA's runtime or a compiler for it is missing.
     """
     chosen = resolve_target(target)
     extraction = extraction or extract(module)
@@ -186,8 +191,15 @@ def _compile(
 ) -> tvm.runtime.Module:
     """Library of kernels under their names."""
     named = {name: function.with_attr("global_symbol", name) for name, function in kernels.items()}
+    module, on_gpu = tvm.IRModule(named), is_gpu_target(target)
+    if on_gpu:
+        require_cuda_compiler()
+        module = with_default_loops(module, target)
     try:
-        return _in_machine_code(tvm.tirx.build(tvm.IRModule(named), target=target))
+        with target:  # the compiler of CUDA source asks for it
+            library = tvm.tirx.build(module, target=target)
+        # An object file holds no code for a GPU.
+        return library if on_gpu else _in_machine_code(library)
     except (RuntimeError, ValueError) as error:
         raise ModelError(
             f"TVM cannot compile this module for target {str(target)!r}: "

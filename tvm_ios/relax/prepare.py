@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax.backend import DispatchSortScan
 
 from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.precision.quantised_products import QuantisedProducts
@@ -33,6 +34,7 @@ from tvm_ios.relax.transforms.gates import keep_gates_apart
 from tvm_ios.relax.transforms.moves import with_equal_splits, with_fewer_moves, with_whole_ranks
 from tvm_ios.relax.transforms.scales import with_scales_in_weights
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
@@ -120,7 +122,7 @@ def fuse(
         ``tvm.relax.frontend.detach_params`` gives them; None where all are bound, or weights are
         inputs on purpose.
     target
-        CPU target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
+        Target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     image_layout
         Layout of the images that 2-D convolutions read and write: ``NHWC``, one with blocks of
         channels (``NHWC`` where channels fill no block), or None for the model's own. Inputs and
@@ -161,6 +163,7 @@ def fuse(
             ),
             *(_laid_out(image_layout) if image_layout else []),
             *([with_scales_in_weights] if faster and not quantised else []),
+            *([DispatchSortScan()] if is_gpu_target(chosen) else []),
             transform.EliminateCommonSubexpr(),
             legalize_noted,
             fold_constants,
@@ -185,6 +188,8 @@ def fuse(
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:
     """True if processors of a target multiply bytes by fours."""
+    if is_gpu_target(target):
+        return False
     return bool(tvm.target.codegen.target_has_features("avx512vnni", target))
 
 

@@ -1,4 +1,4 @@
-"""Targets of Relax: CPUs, in the form that TVM 0.27 reads.
+"""Targets of Relax: CPUs and GPUs of NVIDIA, in the form that TVM 0.27 reads.
 
 It no longer reads command lines such as ``llvm -mcpu=haswell``; with an ``mcpu`` that its LLVM does
 not know it compiles for a processor of the last century, and only prints a line about it.
@@ -16,19 +16,21 @@ import tvm
 from tvm_ios.errors import ModelError
 from tvm_ios.host import host_target as host_words
 from tvm_ios.host.processor import ROUNDING, has_bfloat16
+from tvm_ios.runtime.base.device import is_gpu_target
 
 __all__ = ["host_target", "resolve_target"]
 
 
 def resolve_target(target: Any) -> tvm.target.Target:
-    """CPU target from a :class:`tvm.target.Target`, its JSON form, or a command line of TVM 0.17.
+    """Target from a :class:`tvm.target.Target`, its JSON form, or a command line of TVM 0.17.
 
-    None means this machine's processor.
+    None means this machine's processor. That of a GPU has a host.
 
     Raises
     ------
     ModelError
-        If TVM does not have the target, its LLVM does not know the processor, or it is no CPU.
+        If TVM does not have the target, its LLVM does not know the processor, or it is neither a
+        CPU nor a GPU of NVIDIA.
     """
     if target is None:
         return host_target()
@@ -40,10 +42,12 @@ def resolve_target(target: Any) -> tvm.target.Target:
             f"TVM does not have target {target!r}: {said}; give one such as "
             '{"kind": "llvm", "mcpu": "haswell"}'
         ) from error
+    if is_gpu_target(chosen):
+        return chosen if chosen.host is not None else tvm.target.Target(chosen, host="llvm")
     if chosen.kind.name != "llvm":
         raise ModelError(
-            f"target {str(chosen)!r} is no CPU, and Relax models are compiled for CPUs only; give "
-            '"llvm", or compile a Relay model for the GPU'
+            f"target {str(chosen)!r} is neither a CPU nor a GPU of NVIDIA; give "
+            '{"kind": "llvm"} or {"kind": "cuda", "arch": "sm_90"}'
         )
     processor = str(chosen.attrs.get("mcpu", ""))
     if processor and processor not in _known_processors():

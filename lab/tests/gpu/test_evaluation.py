@@ -68,7 +68,7 @@ def script(cuda_stand_in_library, tmp_path):
     nvcc.write_text(FAKE_NVCC)
     nvcc.chmod(0o755)
     environment = os.environ | {
-        "LD_PRELOAD": str(cuda_stand_in_library),
+        "LD_PRELOAD": cuda_stand_in_library,
         "CUDA_STAND_IN_LOG": str(tmp_path / "calls"),
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }

@@ -48,7 +48,6 @@ def test_a_file_is_tuned_and_run_by_processes_that_nobody_told_their_tvm(
         (["--tuning", "autotvm"], "--tuning autotvm needs a TVM with Relay"),
         (["--trials", "3"], "--trials 3 needs a TVM with Relay"),
         (["--pad-channels"], "--pad-channels needs a TVM with Relay"),
-        (["--tf32"], "tf32=True needs a TVM with Relay"),
         (["--mixed-precision"], "mixed_precision=True needs a TVM with Relay"),
     ],
 )

@@ -106,9 +106,20 @@ def test_what_no_lane_runs_stays_as_it_is(module):
     tvm.ir.assert_structural_equal(after, module)
 
 
+def test_a_module_for_a_gpu_has_stages_and_kernels_without_loops(net):
+    mod, params, _ = net
+    target = "cuda -arch=sm_90"
+    after = ScheduleOperators(target=target, params=params, scheduler="greedy")(mod)
+    prepared = prepare(mod, params, target)
+    assert prepared.module.same_as(prepared.with_loops().module)
+    assert read_schedule(after) == greedy_schedule(prepared.extraction.graph)
+    rewritten = rewrite(prepared.module, read_schedule(after), target)
+    tvm.ir.assert_structural_equal(after, rewritten)
+
+
 def test_what_relax_cannot_do_is_refused():
-    with pytest.raises(ModelError, match="is no CPU"):
-        ScheduleOperators(target="cuda")
+    with pytest.raises(ModelError, match="is neither a CPU nor a GPU of NVIDIA"):
+        ScheduleOperators(target="opencl")
     with pytest.raises(OptionError, match="PadChannels works on Relay only"):
         PadChannels(target=TARGET)(Branches)
     with pytest.raises(OptionError, match="leave out conversion"):

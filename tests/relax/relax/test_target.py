@@ -20,6 +20,13 @@ def test_this_machine_is_the_default():
     assert str(resolve_target(str(host_target()))) == str(host_target())
 
 
+@pytest.mark.parametrize("given", ["cuda -arch=sm_90", {"kind": "cuda", "arch": "sm_90"}])
+def test_a_gpu_has_a_host(given):
+    target = resolve_target(given)
+    assert (target.kind.name, target.attrs["arch"]) == ("cuda", "sm_90")
+    assert target.host.kind.name == "llvm"
+
+
 def test_targets_of_tvm_are_taken():
     target = tvm.target.Target({"kind": "llvm", "mcpu": "haswell"})
     assert str(resolve_target(target)) == str(resolve_target({"kind": "llvm", "mcpu": "haswell"}))
@@ -30,7 +37,7 @@ def test_targets_of_tvm_are_taken():
     [
         ("nonsense", "TVM does not have target 'nonsense'"),
         ({"kind": "llvm", "mcpu": "z80"}, "does not know the processor 'z80'; give another mcpu"),
-        ("cuda", "is no CPU"),
+        ("opencl", "is neither a CPU nor a GPU of NVIDIA"),
     ],
 )
 def test_others_are_refused(target, message):

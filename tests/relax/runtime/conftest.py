@@ -6,6 +6,7 @@ import pytest
 import tvm
 
 from tests.relax.runtime import built, c_program
+from tests.runtime.cuda_stand_in import cuda_stand_in  # noqa: F401 - a fixture
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.native_runtime import shared_runtime
 

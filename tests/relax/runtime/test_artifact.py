@@ -13,10 +13,9 @@ import tvm_ios
 from tests.relax.runtime import built
 from tests.relax.runtime.c_program import EXAMPLE, started
 from tvm_ios.cli.main import main
-from tvm_ios.errors import ArtifactError, HostError
+from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.artifact.artifact import export_artifact
 from tvm_ios.runtime.artifact.factory import ExecutableFactory
-from tvm_ios.runtime.artifact.plan_executor import plan_executor
 from tvm_ios.runtime.base.native_runtime import C_API_FOLDER
 from tvm_ios.runtime.base.tvm_names import ffi_library
 
@@ -85,23 +84,6 @@ def test_the_command_runs_it_and_compares_it(exported, tmp_path, capsys):
     other.write_bytes(exported.read_bytes())
     assert main(["compare", str(exported), str(other)]) == 0
     assert "times as fast" in capsys.readouterr().out
-
-
-def test_a_model_for_a_gpu_is_refused_in_one_line(exported, library):
-    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
-    with pytest.raises(HostError, match="runs on a GPU, which needs a TVM with Relay"):
-        plan_executor(
-            built.plan(2),
-            library,
-            {},
-            target,
-            device=None,
-            lanes=None,
-            options=None,
-            cuda_graph=True,
-            store=None,
-            rest=None,
-        )
 
 
 @pytest.mark.slow

@@ -33,6 +33,10 @@ TRACE = """Traceback (most recent call last):
             ("a copy", "an error of the CUDA runtime", "invalid argument"),
         ),
         (
+            "RuntimeError: CUDA Runtime Error: cudaErrorMemoryAllocation (2): out of memory",
+            ("cudaMalloc", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+        ),
+        (
             f"{TRACE}ValueError: wrong shape\n",
             ("a copy", "an error of TVM", "ValueError: wrong shape"),
         ),

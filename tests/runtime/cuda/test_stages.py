@@ -32,7 +32,13 @@ def test_a_stage_repeats_its_groups_copy_after_copy():
 )
 @pytest.mark.slow
 def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, model, merged):
-    seen = cuda_stand_in.run("priced", network_name=model, database_folder=str(tmp_path))
+    check_prices(
+        cuda_stand_in.run("priced", network_name=model, database_folder=str(tmp_path)), merged
+    )
+
+
+def check_prices(seen, merged):
+    """Each stage costs as much as the kernels of its longest group, and each library loads once."""
     assert seen["rows"]
     for price, longest, _ in seen["rows"]:
         assert price == longest

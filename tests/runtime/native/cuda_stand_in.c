@@ -795,6 +795,21 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
   return leave(status ? status : add_work(target, 1000));
 }
 
+typedef struct {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  void* attributes;
+  unsigned num_attributes;
+} LaunchConfig;
+
+/* It is recorded, and fails, as the launch that it is. */
+EXPORT int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments,
+                            void** extra) {
+  const unsigned *grid = config->grid, *block = config->block;
+  return cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                        config->shared, config->stream, arguments, extra);
+}
+
 EXPORT int cuTensorMapEncodeTiled(void) { return 801; }
 EXPORT int cuTensorMapEncodeIm2col(void) { return 801; }
 
@@ -810,6 +825,12 @@ EXPORT const char* cudaGetErrorString(int code) {
   snprintf(returned, sizeof(returned), "%s", error_text(code));
   return returned;
 }
+
+/* The runtime has names of its own; TVM tells them, and nobody reads them. */
+EXPORT const char* cudaGetErrorName(int code) { return code ? "cudaError" : "cudaSuccess"; }
+
+EXPORT int cudaGetLastError(void) { return SUCCESS; }
+EXPORT int cudaPeekAtLastError(void) { return SUCCESS; }
 
 EXPORT int cudaGetDeviceCount(int* count) {
   ENTER("");
@@ -839,6 +860,10 @@ EXPORT int cudaGetDeviceProperties_v2(void* properties, int device) {
   ENTER("device=%d", device);
   memset(properties, 0, 256); /* the name, and some of what follows */
   return leave(SUCCESS);
+}
+
+EXPORT int cudaGetDeviceProperties(void* properties, int device) { /* its name since CUDA 13 */
+  return cudaGetDeviceProperties_v2(properties, device);
 }
 
 EXPORT int cudaMalloc(void** address, size_t size) {

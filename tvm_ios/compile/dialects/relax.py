@@ -11,9 +11,11 @@ import tvm_ffi
 from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
+from tvm_ios.devices.targets import require_known_target
 from tvm_ios.errors import OptionError
 from tvm_ios.relax.build import StagedBuild
 from tvm_ios.relax.build import build as build_module
+from tvm_ios.relax.cuda_compiler import cuda_compiler
 from tvm_ios.relax.extract import Extraction, extract
 from tvm_ios.relax.extract import functions_of as describe
 from tvm_ios.relax.ir import is_call_tir, name_of
@@ -26,6 +28,7 @@ from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.stored.bfloat16 import low_values
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.tuned_loops import digest_in_force as records_digest
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = [
@@ -65,6 +68,7 @@ def prepare(
 ) -> PreparedModule:
     """Module that is prepared, with images in the layout that a library is fastest in."""
     del sink  # nothing moves in front of concatenations
+    require_known_target(resolve_target(target))
     layout = next((each.image_layout for each in libraries if each.image_layout), None)
     try:
         return prepare_module(mod, params, target, image_layout=layout)
@@ -131,5 +135,5 @@ def merged_stage(
 
 def compilers(target: tvm.target.Target) -> tuple[str, ...]:
     """Names and versions of what compiles kernels for a target."""
-    del target  # a CPU
-    return (f"tvm {tvm.__version__} llvm {tvm.target.codegen.llvm_version_major()}",)
+    own = f"tvm {tvm.__version__} llvm {tvm.target.codegen.llvm_version_major()}"
+    return (own, *([cuda_compiler()] if is_gpu_target(target) else []))

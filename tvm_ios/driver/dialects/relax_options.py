@@ -45,7 +45,6 @@ def relax_options(options: TuneOptions, tuning: str | None = None, **arguments: 
                 LAYOUT_BY_PRICES,
             ),
             "mixed_precision=True": (conversion.mixed_precision, FLOAT16),
-            "tf32=True": (options.build.tf32, "cuDNN on GPUs alone rounds so"),
             f"rpc_tracker={options.device.rpc_tracker!r}": (
                 options.device.rpc_tracker,
                 "kernels of Relax run on this machine",

@@ -29,12 +29,17 @@ def _pipeline(**options: Any) -> Any:
     import tvm  # noqa: PLC0415
 
     from tvm_ios.passes.schedule_operators import ScheduleOperators  # noqa: PLC0415
+    from tvm_ios.relax.schedules.gpu import with_default_loops  # noqa: PLC0415
+    from tvm_ios.runtime.base.device import is_gpu_target  # noqa: PLC0415
 
     chosen = {"scheduler": "greedy"} | options
 
     def run(mod: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
         target = tvm.target.Target.current(allow_none=True)
         schedule: Any = ScheduleOperators(**{"target": target} | chosen)
-        return tvm.relax.get_pipeline("default_build")(schedule(mod))
+        staged = schedule(mod)
+        if target is not None and is_gpu_target(target):
+            staged = with_default_loops(staged, target)
+        return tvm.relax.get_pipeline("default_build")(staged)
 
     return tvm.transform.module_pass(run, opt_level=0, name="tvm_ios.pipeline")

@@ -11,10 +11,11 @@ import tvm
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
+from tvm_ios.compile.plan_of import widest_stage
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.library_choice import LibraryChoice
-from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.targets import lanes_for_target, require_known_target
 from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
@@ -50,7 +51,8 @@ def compile_model(
     known = read_schedule(mod) if partitioned else schedule
     build.require_exact(known)
     libraries = choice.for_schedule(known)
-    chosen_lanes = LocalCpu().require_lanes(lanes)
+    require_known_target(chosen)
+    chosen_lanes = lanes_for_target(lanes, chosen)
     if partitioned:
         model = lower_partitioned(mod, params, chosen, lanes=chosen_lanes, libraries=libraries)
         return model.of_network(rest, parts)
@@ -61,7 +63,8 @@ def compile_model(
         prepared = _prepared_for(schedule, mod, params, chosen)
         verify_schedule(schedule, prepared.extraction.graph)  # before kernels are compiled
         built = replace(build_prepared(prepared.with_loops()), libraries=libraries)
-    return lower_schedule(built, schedule, lanes=chosen_lanes).of_network(rest, parts)
+    streams = chosen_lanes or widest_stage(schedule)
+    return lower_schedule(built, schedule, lanes=streams).of_network(rest, parts)
 
 
 def _prepared_for(

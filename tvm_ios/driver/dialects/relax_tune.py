@@ -1,4 +1,4 @@
-"""``tune`` of Relax models, on CPUs: TVM's kernels as they are, in the fastest layout."""
+"""``tune`` of Relax models: TVM's kernels as they are, in the fastest layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_ios.devices.library_choice import LibraryChoice
-from tvm_ios.devices.local import LocalCpu
+from tvm_ios.devices.targets import local_device
 from tvm_ios.driver.ceiling import Arithmetic, told_ceiling
 from tvm_ios.driver.code_ahead import compile_code_ahead
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
@@ -57,13 +57,13 @@ def tune_race(given: TuneCall) -> TuneRace:
 def _tune_race(
     given: TuneCall, options: TuneOptions, files: Any, notes: tuple[str, ...]
 ) -> TuneRace:
-    device = LocalCpu()
     target, build = resolve_target(given.target), options.build
+    device = local_device(target)
     search = options.search.without_merges() if build.exact else options.search
     choice = LibraryChoice(
         target=target, names=build.named_libraries, tf32=build.tf32, dtype=options.precision.dtype
     )
-    compile_code_ahead("llvm")
+    compile_code_ahead(str(target.kind.name))
     gate = gate_around(OpenGate(most_cores=default_lanes()))
     call = measuring_call(given, options, device, gate, taken_rest(given.mod, options))
     layouts = ModelLayouts(

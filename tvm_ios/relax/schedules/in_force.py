@@ -28,6 +28,7 @@ from tvm_ios.relax.schedules.strided import with_strided_vectors
 from tvm_ios.relax.schedules.turned import turned
 from tvm_ios.relax.schedules.windows.sliding import sliding
 from tvm_ios.relax.schedules.windows.window import window
+from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["scheduled", "with_own_loops"]
@@ -39,8 +40,13 @@ IS_SCHEDULED = "tirx.is_scheduled"
 
 
 def with_own_loops(extraction: Extraction, target: tvm.target.Target) -> tvm.IRModule:
-    """Copy of a prepared module in which kernels have loops of ours, where a rule has any."""
+    """Copy of a prepared module in which kernels have loops of ours, where a rule has any.
+
+    We have none for GPUs: those of TVM come when kernels are built.
+    """
     module = extraction.module.clone()
+    if is_gpu_target(target):
+        return module
     for call, operator in zip(extraction.line.calls, extraction.graph.operators, strict=True):
         function = kernel_of(module, call)
         if function is None or operator.view or IS_SCHEDULED in function.attrs:

@@ -34,12 +34,13 @@ from tvm_ios.runtime.base.tvm_names import IS_FFI, data_address, empty, linkers
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
 from tvm_ios.runtime.cuda.native_streams import STREAMS_SOURCE
+from tvm_ios.runtime.gpu.tvm_runtime import require_tvm_runtime
 from tvm_ios.runtime.libraries.known import find_library, read_call
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.processor import ThisProcessor
 from tvm_ios.runtime.libraries.protocol import CallProgram, FactStore
 
-__all__ = ["export_artifact", "load", "parameters_in", "plan_in"]
+__all__ = ["export_artifact", "kernels_in", "load", "parameters_in", "plan_in"]
 
 
 def export_artifact(
@@ -145,7 +146,7 @@ def load(
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error}") from None
     plan = plan_in(path, footer)
-    library = KernelLibrary(path)
+    library = kernels_in(path, target)
     return plan_executor(
         plan,
         library,
@@ -173,6 +174,13 @@ def plan_in(path: Path, footer: Footer) -> ExecutionPlan:
     except PlanError as error:
         raise ArtifactError(f"{path}: its execution plan cannot be read: {error}") from error
     return plan
+
+
+def kernels_in(path: Path, target: tvm.target.Target) -> KernelLibrary:
+    """Loaded kernels of an exported file, with the executor in it; HostError as :func:`load`."""
+    if is_gpu_target(target):
+        require_tvm_runtime()
+    return KernelLibrary(path)
 
 
 def parameters_in(library: KernelLibrary, path: Path, footer: Footer) -> dict[str, Any]:

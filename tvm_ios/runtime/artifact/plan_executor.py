@@ -11,7 +11,6 @@ from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.device import is_gpu_target, require_cpu, require_cuda
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.lane_pool import LaneOptions
-from tvm_ios.runtime.base.tvm_names import require_packed
 from tvm_ios.runtime.cpu.graph_module import MultiStreamGraphModule
 from tvm_ios.runtime.cpu.shapes_module import ShapesModule
 from tvm_ios.runtime.cuda.module import CudaGraphModule
@@ -36,7 +35,6 @@ def plan_executor(
     """Executor of a plan, and of the rest behind it; arguments are those of ``load``."""
     module: MultiStreamGraphModule | CudaGraphModule
     if is_gpu_target(target):
-        require_packed("this model runs on a GPU")
         ordinal = require_cuda(device)
         if lanes is not None or options is not None:
             raise OptionError(

@@ -39,6 +39,17 @@ class CallingConvention(Protocol):
         """Address of a C function that returns the text of the calling thread's last error."""
         ...
 
+    def set_stream(self) -> int:
+        """Address of a C function that sets the stream on which kernels of a thread run.
+
+        It takes type and number of the device, the stream, and a pointer that is null.
+        """
+        ...
+
+    def current_stream(self, device: int) -> int:
+        """Stream on which kernels of this thread run on a GPU of a number; 0 is the default one."""
+        ...
+
 
 CONVENTION: CallingConvention = FfiConvention() if IS_FFI else PackedConvention()
 """Convention of the kernels that TVM of this process compiles and loads."""

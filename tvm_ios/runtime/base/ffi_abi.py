@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_void_p
-from typing import Any
+from ctypes import c_int32, c_void_p
+from functools import cache
+from typing import Any, cast
 
 from tvm_ios.errors import ArtifactError
 from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime, address_of
 from tvm_ios.runtime.base.tvm_abi import symbol_in
-from tvm_ios.runtime.base.tvm_names import ffi_library
+from tvm_ios.runtime.base.tvm_names import CUDA_TYPE, ffi_library
 
 __all__ = ["FfiConvention"]
 
@@ -58,3 +59,19 @@ class FfiConvention:
             address_of(library, "TVMFFIObjectDecRef"),
         )
         return runtime.ffi_error
+
+    def set_stream(self) -> int:
+        """Address of the C function that sets the stream of a thread."""
+        return address_of(ffi_library(), "TVMFFIEnvSetStream")
+
+    def current_stream(self, device: int) -> int:
+        """Stream of this thread for a GPU."""
+        return _env_stream()(CUDA_TYPE, device) or 0
+
+
+@cache
+def _env_stream() -> Callable[[int, int], int | None]:
+    """Function with the stream of this thread, by DLPack's type and number of a device."""
+    function = ffi_library()["TVMFFIEnvGetStream"]
+    function.argtypes, function.restype = [c_int32, c_int32], c_void_p
+    return cast("Callable[[int, int], int | None]", function)

@@ -74,6 +74,11 @@ class KernelLibrary:
             "together, export the model again"
         )
 
+    def last_error_text(self) -> str:
+        """Text of the last failure of a kernel on this thread; TVM may keep it for one reader."""
+        get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.convention.last_error(self.runtime))
+        return (get_text() or b"").decode(errors="replace")
+
     def redirect(self, function: TvmFunction, address: int) -> None:
         """Let the kernels call another function in place of one of TVM's."""
         slot = function.slot_in(self.code)

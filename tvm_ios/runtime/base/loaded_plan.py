@@ -81,12 +81,13 @@ class LoadedPlan:
         self._runtime.plan_bind_all(self.handle, (BoundKernel * self._count)(*rows))
 
     def bound(self, kernels: Mapping[int, Kernel]) -> ctypes.Array[NativeLaunch]:
-        """A copy of the launches in which some have kernels; valid as long as this."""
+        """A copy of the launches in which some have kernels; valid as long as this.
+
+        The launches themselves have these kernels until they get others.
+        """
+        self.bind(kernels.get(number, Kernel(0)) for number in range(self._count))
         rows = (NativeLaunch * self._count).from_address(self._launches)
-        made = type(rows).from_buffer_copy(rows)
-        for number, kernel in kernels.items():
-            made[number].kernel, made[number].resource = kernel.address, kernel.resource or None
-        return made
+        return type(rows).from_buffer_copy(rows)
 
     def launch(self, number: int, *, unsplit: bool = False) -> int:
         """Address of a launch; with ``unsplit`` of its twin that idle lanes do not help with."""

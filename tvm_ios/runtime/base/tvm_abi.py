@@ -12,7 +12,10 @@ import ctypes
 from collections.abc import Callable
 from ctypes import c_void_p
 from enum import Enum
+from functools import cache
 from typing import Any
+
+import tvm
 
 from tvm_ios.runtime.base.loaded_plan import Kernel
 from tvm_ios.runtime.base.native_runtime import NativeLaunch, NativeRuntime, address_of
@@ -22,7 +25,6 @@ __all__ = [
     "TENSOR_CODE",
     "PackedConvention",
     "TvmFunction",
-    "last_error_text",
     "packed_handle",
     "symbol_in",
 ]
@@ -66,12 +68,6 @@ def packed_handle(function: Any) -> int:
     return ctypes.cast(function.handle, c_void_p).value or 0
 
 
-def last_error_text() -> str:
-    """The text of TVM's last failure on this thread."""
-    get_text = ctypes.CFUNCTYPE(ctypes.c_char_p)(TvmFunction.LAST_ERROR.address)
-    return (get_text() or b"").decode(errors="replace")
-
-
 class PackedConvention:
     """Calling convention of packed kernels; a :class:`~.convention.CallingConvention`."""
 
@@ -96,3 +92,17 @@ class PackedConvention:
     def last_error(self, runtime: NativeRuntime) -> int:  # noqa: ARG002 - TVM's runtime has it
         """Address of a C function with the text of the last error of a thread."""
         return TvmFunction.LAST_ERROR.address
+
+    def set_stream(self) -> int:
+        """Address of the C function that sets the stream of a thread; it takes no pointer."""
+        return TvmFunction.SET_STREAM.address
+
+    def current_stream(self, device: int) -> int:  # noqa: ARG002 - TVM has one for all
+        """Stream of this thread for GPUs."""
+        return _cuda_stream()().value or 0
+
+
+@cache
+def _cuda_stream() -> Callable[[], c_void_p]:
+    function: Callable[[], c_void_p] = tvm.get_global_func("runtime.get_cuda_stream")
+    return function

@@ -20,6 +20,7 @@ __all__ = [
     "DIALECT",
     "IS_FFI",
     "Array",
+    "TvmError",
     "data_address",
     "device_place",
     "empty",
@@ -40,6 +41,8 @@ DIALECT = "relax" if IS_FFI else "relay"
 """Name of the dialect that this TVM has, and of the rooms and modules for it."""
 Array: Any = tvm.runtime.Tensor if IS_FFI else tvm.nd.NDArray
 """Class of arrays that users get."""
+TvmError: type[Exception] = RuntimeError if IS_FFI else tvm.TVMError
+"""Class of errors that TVM's own C++ raises."""
 CPU_TYPE = 1
 """DLPack's type of the CPU."""
 CUDA_TYPE = 2

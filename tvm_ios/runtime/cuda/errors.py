@@ -6,11 +6,11 @@ The text is a stack trace and a dump of the kernel around the one line that tell
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.plan.stream_order import Step, StepKind, StreamProgram
-from tvm_ios.runtime.base.tvm_abi import last_error_text
 from tvm_ios.runtime.cuda.native_streams import (
     BEGIN_CAPTURE,
     END_CAPTURE,
@@ -25,7 +25,7 @@ __all__ = ["explain", "read_tvm_error"]
 
 _LAUNCH = re.compile(r"CUDALaunch Error: (CUDA_ERROR_\w+)")
 _DRIVER = re.compile(r"CUDAError: (cu\w+).*? failed with error: (CUDA_ERROR_\w+)")
-_RUNTIME = re.compile(r"CUDA: (.+)")
+_RUNTIME = re.compile(r"CUDA(?: Runtime Error: \w+ \(\d+\))?: (.+)")
 _NAMES = {
     "out of memory": "CUDA_ERROR_OUT_OF_MEMORY",
     "no CUDA-capable device is detected": "CUDA_ERROR_NO_DEVICE",
@@ -68,11 +68,13 @@ def explain(
     plan: ExecutionPlan,
     program: StreamProgram,
     outcome: Outcome,
+    last_error_text: Callable[[], str],
     calls: LaunchCalls | None = None,
 ) -> ExecutionError:
     """The error to raise for a program that was not issued to its end.
 
-    To be called on the same thread, before TVM is called again: TVM keeps its text that long.
+    To be called on the same thread, before TVM is called again: TVM keeps its text that long, which
+    ``last_error_text`` returns.
     ``calls`` are those of operator libraries in the program.
     """
     if outcome.step in (BEGIN_CAPTURE, END_CAPTURE):

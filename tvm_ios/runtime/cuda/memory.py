@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import tvm
@@ -11,6 +13,7 @@ import tvm
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import BufferKind, ExecutionPlan
 from tvm_ios.runtime.base.plan_memory import PlanMemory
+from tvm_ios.runtime.base.tvm_names import IS_FFI, Array, TvmError
 from tvm_ios.runtime.cuda.errors import read_tvm_error
 from tvm_ios.runtime.gpu.device import CudaDevice
 from tvm_ios.runtime.gpu.driver import call_failed
@@ -24,26 +27,24 @@ class CudaMemory(PlanMemory):
     Where there is too little, the error has the plan's bytes and what to lower.
     """
 
-    def __init__(
-        self, plan: ExecutionPlan, params: Mapping[str, tvm.nd.NDArray], device: CudaDevice
-    ) -> None:
+    def __init__(self, plan: ExecutionPlan, params: Mapping[str, Any], device: CudaDevice) -> None:
         self._gpu = device
         self._bytes = describe_bytes(plan, params)
         with self._explained():
             super().__init__(plan, params, tvm.cuda(device.ordinal))
             self.device.sync()  # parameters are copied on the default stream
 
-    def array(self, tensor: int) -> tvm.nd.NDArray:
+    def array(self, tensor: int) -> Any:
         """The array of an input or output; it shares its bytes with this memory."""
         self._require_held()
         return super().array(tensor)
 
-    def empty(self, tensor: int) -> tvm.nd.NDArray:
+    def empty(self, tensor: int) -> Any:
         """A new array for an input or output, not yet in use."""
         with self._explained():
             return super().empty(tensor)
 
-    def replace(self, tensor: int, array: tvm.nd.NDArray) -> None:
+    def replace(self, tensor: int, array: Any) -> None:
         """Let an input or output lie in the caller's array from now on."""
         self._require_held()
         super().replace(tensor, array)
@@ -52,12 +53,16 @@ class CudaMemory(PlanMemory):
         """Overwrite the memory of all intermediate tensors with uint8 of the arena's size."""
         self._require_held()
         if len(data):
-            assert isinstance(self._arena, tvm.nd.NDArray)
+            assert isinstance(self._arena, Array)
             self._arena.copyfrom(data)
             self.device.sync()  # the copy is on the default stream
 
     def release(self) -> None:
         """Let go of all arrays; arrays that callers hold live on."""
+        if IS_FFI and not self._gpu.settle():
+            # TVM ends the process where it cannot free, before anybody reads why the run failed.
+            for array in (self._arena, *self.arrays):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(array))
         self._arena = None
         self._arrays.clear()
 
@@ -85,7 +90,7 @@ def explained(where: str, call: str, free: Callable[[], str] | None = None) -> I
     """
     try:
         yield
-    except tvm.TVMError as error:
+    except TvmError as error:
         failed, name, text = read_tvm_error(str(error), default_call=call)
         if name == "CUDA_ERROR_OUT_OF_MEMORY" and free is not None:
             where += f", {free()}"

@@ -7,14 +7,12 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-import tvm
-
 from tvm_ios.plan.plan import ExecutionPlan
 from tvm_ios.runtime.base.kernel_library import KernelLibrary
 from tvm_ios.runtime.base.plan_module import PlanModule
 from tvm_ios.runtime.cuda.graphs import CudaGraphExecutor
 from tvm_ios.runtime.cuda.memory import CudaMemory, explained
-from tvm_ios.runtime.cuda.streams import CudaStreamExecutor, current_stream
+from tvm_ios.runtime.cuda.streams import CudaStreamExecutor
 from tvm_ios.runtime.gpu.device import CudaDevice, require_arch
 from tvm_ios.runtime.libraries.open_libraries import OpenLibraries
 from tvm_ios.runtime.libraries.protocol import FactStore
@@ -39,7 +37,7 @@ class CudaGraphModule(PlanModule):
         self,
         plan: ExecutionPlan,
         library: KernelLibrary,
-        params: Mapping[str, tvm.nd.NDArray],
+        params: Mapping[str, Any],
         *,
         device: int = 0,
         cuda_graph: bool = True,
@@ -88,7 +86,7 @@ class CudaGraphModule(PlanModule):
         self._streams.await_other_streams()
         with explained("copying inputs to the GPU", "TVM's copy"):
             super().set_input(key, value, **params)
-            if current_stream():
+            if self._streams.caller:
                 self._memory.device.sync()  # TVM copies on the default stream
 
     def get_output(self, index: int | str, out: Any = None) -> Any:
@@ -96,7 +94,7 @@ class CudaGraphModule(PlanModule):
         self._streams.await_other_streams()
         with explained(f"copying output {index}", "TVM's copy"):
             found = super().get_output(index, out)
-            if out is not None and current_stream():
+            if out is not None and self._streams.caller:
                 self._memory.device.sync()  # TVM copies on the default stream
             return found
 

@@ -190,7 +190,7 @@ class NativeStreams:
         self._kernels = kernels
         self._library = kernels.code if _brings_streams(kernels.code) else STREAMS_SOURCE.library
         functions = _Functions(
-            set_stream=TvmFunction.SET_STREAM.address,
+            set_stream=kernels.convention.set_stream(),
             take_workspace=TvmFunction.TAKE_WORKSPACE.address,
             give_workspace=TvmFunction.GIVE_WORKSPACE.address,
             record=driver.address("cuEventRecord"),

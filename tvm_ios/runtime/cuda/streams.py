@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
-from functools import cache, partial
-
-import tvm
+from functools import partial
 
 from tvm_ios.errors import ExecutionError
 from tvm_ios.plan.plan import ExecutionPlan
@@ -32,7 +29,7 @@ from tvm_ios.runtime.gpu.driver import is_of_capture
 from tvm_ios.runtime.libraries.open_libraries import LaunchCalls, OpenLibraries
 from tvm_ios.runtime.libraries.protocol import LibraryLane
 
-__all__ = ["CannotCaptureError", "CudaStreamExecutor", "current_stream"]
+__all__ = ["CannotCaptureError", "CudaStreamExecutor"]
 
 TRACED_RUNS = 3
 """Number of runs before a trace ends, unless given; it shows the last."""
@@ -40,17 +37,6 @@ TRACED_RUNS = 3
 
 class CannotCaptureError(Exception):
     """A call of a plan's kernels that a capture does not allow; the text says which, and why."""
-
-
-def current_stream() -> int:
-    """The current stream of TVM on this thread; 0 is the default stream."""
-    return _get_stream()().value or 0
-
-
-@cache
-def _get_stream() -> Callable[[], ctypes.c_void_p]:
-    function: Callable[[], ctypes.c_void_p] = tvm.get_global_func("runtime.get_cuda_stream")
-    return function
 
 
 class CudaStreamExecutor:
@@ -94,6 +80,11 @@ class CudaStreamExecutor:
             self._handles.close()
             raise
 
+    @property
+    def caller(self) -> int:
+        """The current stream of TVM on this thread; 0 is the default stream."""
+        return self._library.convention.current_stream(self.device.ordinal)
+
     def run(self) -> None:
         """Issue every launch once."""
         with self.lock:
@@ -107,7 +98,7 @@ class CudaStreamExecutor:
         To be called after :meth:`begin`, with the lock held.
         """
         with self.device.alone:
-            graph, outcome = self._native.capture(self._binding, origin, current_stream())
+            graph, outcome = self._native.capture(self._binding, origin, self.caller)
         if outcome.step == NO_STEP:
             return graph
         # A step may fail and leave the capture valid: its graph then lacks the steps that follow.
@@ -152,7 +143,7 @@ class CudaStreamExecutor:
             raise ExecutionError("this executor is closed; load the model again")
         self.device.activate()
         self._native.hook()
-        caller = current_stream()
+        caller = self.caller
         if caller != self._last_caller:
             # The run before joined another stream, which this run does not wait for.
             self.device.settle()
@@ -189,7 +180,8 @@ class CudaStreamExecutor:
             raise error
 
     def _explain(self, program: StreamProgram, outcome: Outcome) -> ExecutionError:
-        return explain(self.device.driver, self.plan, program, outcome, self._calls)
+        driver, text = self.device.driver, self._library.last_error_text
+        return explain(driver, self.plan, program, outcome, text, self._calls)
 
     def _kernels(self) -> dict[int, Kernel]:
         """Kernel of each launch issued; a call of an operator library is on its step's stream."""

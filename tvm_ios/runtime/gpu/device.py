@@ -123,11 +123,14 @@ class CudaDevice:
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
-    def settle(self) -> None:
-        """Wait for all work of the GPU and ignore its errors: after errors and at the end only."""
-        with contextlib.suppress(CudaCallError):
+    def settle(self) -> bool:
+        """Wait for all work of the GPU, after errors and at the end only; False if it failed."""
+        try:
             self.activate()
             self.synchronize()
+        except CudaCallError:
+            return False
+        return True
 
     def synchronize(self, where: str = "") -> None:
         """Wait for all work of the GPU's context, and for captures of other threads."""

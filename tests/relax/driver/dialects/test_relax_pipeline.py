@@ -11,6 +11,8 @@ from tests.relax.networks import TARGET, answers, inception_block
 from tests.relax.relax.modules import Branches
 from tvm_ios.driver.dialects.relax_pipeline import register
 from tvm_ios.relax.prepare import prepare
+from tvm_ios.relax.schedules.gpu import in_threads
+from tvm_ios.relax.target import resolve_target
 
 
 def test_tvm_finds_the_function_that_registers_it(project_root):
@@ -34,3 +36,14 @@ def test_stages_are_functions_of_the_virtual_machine():
     pipeline = relax.get_pipeline("tvm_ios", scheduler="sequential", target=TARGET)
     names = {variable.name_hint for variable in pipeline(Branches).get_global_vars()}
     assert {"tvm_ios_stage_0", "tvm_ios_stage_1", "tvm_ios_stage_2"} <= names
+
+
+def test_kernels_for_a_gpu_have_threads():
+    """TVM's own lowering would compile them for the processor."""
+    register()
+    pipeline = relax.get_pipeline("tvm_ios", scheduler="sequential")
+    with resolve_target("cuda -arch=sm_90"):
+        made = pipeline(inception_block()[0])
+    kernels = [each for each in made.functions.values() if isinstance(each, tvm.tirx.PrimFunc)]
+    assert kernels
+    assert all(map(in_threads, kernels))

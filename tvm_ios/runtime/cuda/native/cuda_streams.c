@@ -45,7 +45,9 @@ typedef struct {
 } Workspace;
 
 typedef struct {
-  int (*set_stream)(int device_type, int device_id, void* stream);
+  /* TVM-FFI writes the stream before to `old`, if that is not null. TVM of the packed convention
+   * takes three arguments and never looks at the fourth. */
+  int (*set_stream)(int device_type, int device_id, void* stream, void** old);
   void* (*take_workspace)(int device_type, int device_id, uint64_t size, int code, int bits);
   int (*give_workspace)(int device_type, int device_id, void* address);
   int (*record)(void* event, void* stream);
@@ -178,7 +180,7 @@ static void issue(const StreamProgram* program, void* caller, int32_t fixed, Out
     } else {
       if (step->stream != stream) {
         stream = step->stream;
-        call.set_stream(CUDA_DEVICE_TYPE, program->device_id, program->streams[stream]);
+        call.set_stream(CUDA_DEVICE_TYPE, program->device_id, program->streams[stream], NULL);
         current = &program->workspaces[stream];
         current->fixed = fixed;
       }
@@ -197,7 +199,7 @@ static void issue(const StreamProgram* program, void* caller, int32_t fixed, Out
  * step that failed nothing is issued. */
 void tvm_ios_cuda_issue(const StreamProgram* program, void* caller, Outcome* outcome) {
   issue(program, caller, 0, outcome);
-  call.set_stream(CUDA_DEVICE_TYPE, program->device_id, caller);
+  call.set_stream(CUDA_DEVICE_TYPE, program->device_id, caller, NULL);
 }
 
 /* Captures every step, forked from and joined to the origin. The capture is always ended. Nothing
@@ -211,7 +213,7 @@ void* tvm_ios_cuda_capture(const StreamProgram* program, void* origin, void* cal
     return NULL;
   }
   issue(program, origin, 1, outcome);
-  call.set_stream(CUDA_DEVICE_TYPE, program->device_id, caller);
+  call.set_stream(CUDA_DEVICE_TYPE, program->device_id, caller, NULL);
   status = call.end_capture(origin, &graph);
   outcome->end_status = status;
   if (status && outcome->step == NO_STEP) {
