@@ -250,7 +250,8 @@ def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> Non
     )
     assert {step.phase for step in steps} == {"build", "search", "lower", "compare"}
     # The price decides in tune; here the merge is asked for.
-    merged = replace(tuned.schedule, stages=_merge_first_convolutions(tuned.graph))
+    stages = _merge_first_convolutions(tuned.graph)
+    merged = replace(tuned.schedule, stages=stages, home_lanes=())
     compiled = net.compile(schedule=merged)
     assert any(stage.strategy is Strategy.MERGE for stage in compiled.schedule.stages)
     net.assert_close(compiled, atol=1e-4)

@@ -90,6 +90,7 @@ class RunReport:
                 cls,
                 data.without("version"),
                 whole=True,
+                lanes=lambda number: number.whole(least=1),
                 service_level=lambda level: level.or_none(ServiceLevel.from_record),
             )
         except UnreadableValueError as error:

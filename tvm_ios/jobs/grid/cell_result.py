@@ -95,6 +95,7 @@ class CellResult:
                 cls,
                 data.without("version"),
                 whole=True,
+                repeat=lambda number: number.whole(least=1),
                 parameters=lambda each: {n: one.value for n, one in each.fields().items()},
                 report=lambda each: each.or_none(_report),
             )
