@@ -16,14 +16,18 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.cost.efficiencies import Efficiencies
 from tvm_ios.errors import ModelError
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.operator_prices import TVM
+from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, fuse
 from tvm_ios.relax.tuned_loops import database_in_force
+from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["LaidOut", "ModelLayouts"]
@@ -51,14 +55,15 @@ class _Priced:
     """Nanoseconds of each operator by the fastest library; None where no library computes it."""
 
     def price_ns(self, call: MeasuringCall) -> float:
-        """Nanoseconds of all operators in order: what no library computes takes its bytes."""
-        speeds, lanes = call.device.speeds, call.device.require_lanes(None)
+        """Nanoseconds of all operators in order; what no library computes is predicted."""
+        predictor = PricePredictor(
+            speeds=call.device.speeds,
+            lanes=call.device.require_lanes(None),
+            efficiencies=Efficiencies.shipped(DIALECT),
+        )
         rows = zip(self.prepared.extraction.graph.operators, self.times_ns, strict=True)
         return sum(
-            max(operator.flops / speeds.flops_per_ns, speeds.passed_ns(operator.memory_bytes, 1))
-            / lanes
-            if time_ns is None
-            else time_ns
+            predictor.price(operator, TVM).helped_ns if time_ns is None else time_ns
             for operator, time_ns in rows
             if not operator.view
         )
