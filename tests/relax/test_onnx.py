@@ -14,6 +14,7 @@ from tvm_ios.passes import ScheduleOperators
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 
+@pytest.mark.slow
 def test_a_model_of_onnx():
     model = branches()
     value = np.random.default_rng(1).standard_normal((1, 8, 10, 10)).astype("float32")

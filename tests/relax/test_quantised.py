@@ -97,6 +97,7 @@ def test_what_is_rounded_lies_in_memory_as_bytes():
     assert model.quantised.others == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [VNNI, TARGET], ids=["VNNI", "none"])
 def test_outputs_are_those_of_stock_tvm_in_any_order(target):
     mod, value = network()
@@ -114,6 +115,7 @@ def test_without_instructions_for_bytes_products_are_of_float32():
     assert sum(count for _, count in told.others) == 2
 
 
+@pytest.mark.slow
 def test_onednn_multiplies_bytes():
     mod, value = network()
     model = build_model(mod, None, VNNI, libraries=(OnednnLibrary(),))

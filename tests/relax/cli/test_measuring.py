@@ -58,6 +58,7 @@ def test_what_needs_relay_is_refused_in_one_line(model, tmp_path, words, message
     assert "--dialect relay" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("libraries", "calls"), [("none", False), ("onednn", True)])
 def test_libraries_are_named_or_left_out(model, tmp_path, libraries, calls):
     words = ["--libraries", libraries, "--effort", "quick", "--lanes", "1"]
@@ -66,6 +67,7 @@ def test_libraries_are_named_or_left_out(model, tmp_path, libraries, calls):
     assert bool(told) is calls
 
 
+@pytest.mark.slow
 def test_torn_records_of_a_folder_are_told(model, tmp_path, capsys):
     folder = tmp_path / "records"
     folder.mkdir()

@@ -66,6 +66,7 @@ def test_squeezenet_of_tvms_own_frontend():
     np.testing.assert_array_equal(_ran(compiled, value), answer)
 
 
+@pytest.mark.slow
 def test_a_schedule_of_another_model_is_refused(block):
     model, _, _ = block
     mod, params, _ = squeezenet()

@@ -68,6 +68,7 @@ def check(network: Network, body) -> list[str]:
     return computed(compiled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 def test_convolutions_with_what_follows_are_one_call(options):
     def body(net):

@@ -28,6 +28,7 @@ def block():
     return mod, value, prepared.extraction.graph, answer
 
 
+@pytest.mark.slow
 def test_a_known_schedule(block):
     mod, value, graph, answer = block
     schedule = greedy_schedule(graph)
@@ -61,12 +62,14 @@ def test_a_schedule_of_another_layout_with_calls(block, libraries):
         np.testing.assert_allclose(found_value, answer, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_named_library_computes_all_that_it_can(block):
     options = TuneOptions(build=BuildOptions(libraries=("onednn",)))
     model = tvm_ios.compile_schedule(block[0], target=TARGET, options=options)
     assert sum(launch.call is not None for launch in model.plan.launches) >= 7
 
 
+@pytest.mark.slow
 def test_exact_schedules_merge_nothing(block):
     mod, value, graph, answer = block
     branches = [n for n, each in enumerate(graph.operators) if each.convolution is not None]

@@ -84,6 +84,7 @@ def test_parts_are_tuned_together_and_run_alone(tmp_path):
             assert executor.get_output("b").numpy().tolist() == [[8.0] * 2]
 
 
+@pytest.mark.slow
 def test_deadlines_name_parts(tmp_path):
     given = {"lanes": 1, "database": tmp_path / "db", "options": OWN_KERNELS}
     models = {"a": dense(), "b": dense(units=2)}

@@ -95,6 +95,7 @@ def test_onednn_computes_where_it_is_faster(tmp_path):
         np.testing.assert_array_equal(executor.get_output(0).numpy(), found)
 
 
+@pytest.mark.slow
 def test_libraries_race_beside_tvms_kernels_in_the_layout_that_was_kept(tmp_path):
     mod, value, answer = two_convolutions()
     call = TuneCall(mod=mod, target=TARGET, lanes=2, database=tmp_path / "db", options=OPTIONS)
@@ -133,6 +134,7 @@ def test_prices_are_kept_for_equal_calls(tmp_path):
     assert again.from_database > 0
 
 
+@pytest.mark.slow
 def test_quick_predicts_instead_of_measuring(tmp_path):
     mod, value = inception_block()
     options = replace(
@@ -148,6 +150,7 @@ def test_quick_predicts_instead_of_measuring(tmp_path):
     np.testing.assert_array_equal(ran(tuned, value), answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_file", [True, False])
 def test_a_model_of_onnx_is_tuned(as_file, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -163,6 +166,7 @@ def test_a_model_of_onnx_is_tuned(as_file, tmp_path):
     np.testing.assert_allclose(found, session.run(None, {"x": value})[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_time_budget_that_is_over_leaves_sequential_order(tmp_path):
     mod, _ = inception_block()
     report = tvm_ios.tune(

@@ -68,6 +68,7 @@ def merged(built: BuiltModel) -> InterOpSchedule:
     return make_schedule(built.graph, (*first, merge, *later), "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_effects_are_what_two_plans_differ_in(case):
     joined, read, batch, counts = CASES[case]
@@ -101,6 +102,7 @@ class CountedRunner(StageKernels):
         return SimpleNamespace(time_ns=lambda number: number * cost_ns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_prices_add_up_to_what_is_launched(case):
     built = cell(*CASES[case][:3])

@@ -40,6 +40,7 @@ def test_constants_are_inputs_with_values(block):
     assert all(shapes[name] == tuple(array.shape) for name, array in staged.params.items())
 
 
+@pytest.mark.slow
 def test_names_of_inputs_are_not_given_to_constants():
     mod, params, _ = squeezenet()
     taken = prepare(mod, {name: params[name] for name in list(params)[1:]}, TARGET).module

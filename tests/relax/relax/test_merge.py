@@ -109,6 +109,7 @@ def test_a_note_is_enough_to_make_the_kernel_anew(epilogue):
     assert twins.graph.operators[0].flops == 3 * alone.graph.operators[0].flops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_kernels_of_any_size(kernels):
     compiled = checked(*siblings(KERNELS[kernels]))
@@ -127,6 +128,7 @@ def test_batches_strides_and_dilations(options):
     checked(*siblings(KERNELS["1x1 twice"], **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_concatenation_of_the_members_is_the_merged_convolution(batch):
     def joined(made):
@@ -186,6 +188,7 @@ def test_stage_functions_of_a_merge():
     assert staged.members == (("conv2d_add_relu_0", "conv2d_add_relu_1"),)
 
 
+@pytest.mark.slow
 def test_onednn_computes_merged_convolutions():
     mod, value = siblings(KERNELS["1x1 and 3x3"], result=lambda made: OP.concat(made, axis=1))
     compiled = checked(mod, value, libraries=(OnednnLibrary(),))

@@ -51,6 +51,7 @@ def test_a_prepared_module_stays_as_it_is():
     tvm.ir.assert_structural_equal(prepare(Branches, None, TARGET).module, Branches)
 
 
+@pytest.mark.slow
 def test_results_are_those_of_stock_tvm():
     mod, params, value = squeezenet()
     stock = relax.transform.BindParams("main", params)(mod)
@@ -109,6 +110,7 @@ def test_images_in_another_layout_are_turned_at_the_ends_only():
     np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_images_in_blocks_of_channels_have_concatenations_that_copy_nothing():
     """Convolutions of 3 channels, in groups of several, and of odd numbers are in NHWC."""
 

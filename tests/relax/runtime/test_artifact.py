@@ -48,6 +48,7 @@ def test_a_loaded_file_computes_the_same(exported):
             np.testing.assert_array_equal(executor.get_output(number).numpy(), wanted)
 
 
+@pytest.mark.slow
 def test_another_process_computes_the_same(exported, run_python, tmp_path):
     data, weight = built.values()
     data.tofile(tmp_path / "data.bin")
@@ -58,6 +59,7 @@ def test_another_process_computes_the_same(exported, run_python, tmp_path):
     np.testing.assert_array_equal(got, built.expected(data, weight)[0])
 
 
+@pytest.mark.slow
 def test_the_other_tvm_refuses_the_file(exported, run_python):
     done = run_python("-c", PROGRAM, str(exported), "", "", TVM_IOS_TVM="wheel")
     assert "made with TVM 0.27" in done.stderr.splitlines()[-1]

@@ -4,6 +4,7 @@ import tomllib
 from importlib import import_module
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
@@ -21,6 +22,7 @@ def test_tvm_finds_the_function_that_registers_it(project_root):
     assert getattr(import_module(module), name) is register
 
 
+@pytest.mark.slow
 def test_a_module_compiled_by_name_has_the_same_bits():
     register()
     mod, value = inception_block()

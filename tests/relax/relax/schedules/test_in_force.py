@@ -84,6 +84,7 @@ def test_stock_bits_are_kept_where_they_are_wanted(name):
     np.testing.assert_array_equal(answers(prepared.module, value), answers(mod, value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["avg_pool", "turned_in_tiles", "mean", "gelu", "layer_norm"])
 def test_loops_travel_in_tvmscript(name):
     _, prepared, _ = _prepared((KERNELS | SUMMED)[name])

@@ -49,6 +49,7 @@ def test_constants_have_all_axes_of_the_images_that_they_are_broadcast_to():
     assert shapes == [(1, 4, 1, 1), (6, 3), ()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [[16], [16, 32, 48]])
 def test_images_in_blocks_are_split_into_equal_pieces(pieces):
     """TVM takes indices of channels for those of blocks."""

@@ -42,6 +42,7 @@ def load(run_python, project_root):
     return run
 
 
+@pytest.mark.slow
 def test_a_process_needs_no_driver_to_load_it(load):
     try:
         ctypes.CDLL("libcudart.so.13")

@@ -155,6 +155,7 @@ def test_edges_are_those_of_numpy(side, kernel, stride, dilation, padding):
     np.testing.assert_allclose(found, like, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_none_stay_in_their_windows(stride, number):
