@@ -34,6 +34,7 @@ def test_json_holds_the_same_facts(run_python):
     assert report["latency_mode"] in (None, "fast", "slow")
 
 
+@pytest.mark.slow
 def test_no_tvm_is_told_with_the_command_that_mends_it(run_python, tmp_path):
     (tmp_path / "tvm.py").write_text(
         "raise ModuleNotFoundError('No module named tvm', name='tvm')\n"

@@ -102,6 +102,7 @@ def test_four_processes_write_at_once(path: Path) -> None:
     assert ProfileDatabase(path).count(CONTEXT) == 4 * 40 * 100
 
 
+@pytest.mark.slow
 def test_kill_in_the_middle_of_writing_loses_nothing_committed(path: Path) -> None:
     for life in range(8):
         writer = start_writer(path, f"life{life}", batches=100_000, size=50)

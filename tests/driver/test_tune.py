@@ -415,6 +415,7 @@ def test_a_bad_option_is_named(net, options: dict[str, object], message: str) ->
         tvm_ios.tune(**given)
 
 
+@pytest.mark.slow
 def test_a_missing_parameter_is_named(net) -> None:
     name, *_ = sorted(net.params)
     params = {key: value for key, value in net.params.items() if key != name}

@@ -101,6 +101,7 @@ def test_a_limit_of_one_changes_nothing(graph):
     assert contraction.members == tuple((index,) for index in range(len(graph)))
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(1, 4))
 def test_chains_are_as_long_as_allowed(graph, most):
     """Two units that could be one are two only because of the limit."""

@@ -53,6 +53,7 @@ def order_ns(graph, times, start, lanes):
     return make_list_decoder(problem).lengths_ns(lists).min()
 
 
+@pytest.mark.slow
 @given(case=cases(), lanes=st.integers(1, 4), start=st.sampled_from(["sequential", "greedy"]))
 def test_a_list_is_a_schedule_and_no_longer_than_its_start(case, lanes, start):
     graph, times = case

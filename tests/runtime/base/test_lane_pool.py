@@ -180,6 +180,7 @@ class Reading:
         return next(self.readings)
 
 
+@pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: lanes wait for each other")
 def test_lanes_beside_other_processes_wait_for_their_cores():

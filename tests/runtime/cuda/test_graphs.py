@@ -75,6 +75,7 @@ def test_streams_take_over_what_cannot_be_captured(cuda_stand_in, kernel):
     assert seen["live"] == {}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_is_no_reason_for_streams(cuda_stand_in):
     seen = cuda_stand_in.run("other_kernel", "small", kernel="failing_kernel")
     for way in ("graph", "streams"):

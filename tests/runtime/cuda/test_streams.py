@@ -37,6 +37,7 @@ def test_every_launch_is_on_its_stream_and_in_order(cuda_stand_in, lanes):
     assert seen["streams"] == lanes
 
 
+@pytest.mark.slow
 def test_the_checks_see_a_wait_too_few_and_one_too_many(cuda_stand_in):
     *too_few, too_many = cuda_stand_in.run("faults", "small", lanes=3)["rows"]
     assert len(too_few) == 9

@@ -55,6 +55,7 @@ def test_networks_mix_both_in_order(cuda_stand_in, model, every):
     check(seen, 4)
 
 
+@pytest.mark.slow
 def test_algorithms_are_found_once_and_kept(cuda_stand_in, tmp_path):
     seen = cuda_stand_in.run(
         "cudnn_algorithms", "convolutions", cudnn=True, database_folder=str(tmp_path)
