@@ -124,7 +124,7 @@ def exported(model, example, folder, **options):
 
 def captured(model, example, monkeypatch):
     """What the backend of ``torch.compile`` hands to ``tune``."""
-    from tvm_ios.pytorch import program
+    from tvm_ios.pytorch import relay_graph
 
     seen = []
 
@@ -132,7 +132,7 @@ def captured(model, example, monkeypatch):
         seen.append((call.mod, call.params))
         raise ModelError("seen")
 
-    monkeypatch.setattr(program, "begin_tune", refuse)
+    monkeypatch.setattr(relay_graph, "begin_tune", refuse)
     torch.compiler.reset()
     with torch.inference_mode():
         torch.compile(model, backend="tvm_ios")(example)

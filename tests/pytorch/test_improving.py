@@ -64,13 +64,13 @@ def test_the_finished_model_takes_the_place_of_the_first(parts, started, said, c
 def test_a_finished_model_that_computes_something_else_is_not_taken(
     parts, started, said, monkeypatch
 ):
-    from tvm_ios.pytorch import program
+    from tvm_ios.pytorch import part
 
     model = Branches()
     run = compiled(model)
     run(image())
     started[0]._process.wait()
-    monkeypatch.setattr(program, "disagreement", lambda *_, **__: "all differ")
+    monkeypatch.setattr(part, "disagreement", lambda *_, **__: "all differ")
     for _ in range(2):
         assert_same(run(image()), model(image()))
         _join()

@@ -12,7 +12,7 @@ from tests.bfloat16 import needs_bfloat16  # noqa: E402 - torch may be missing
 from tests.pytorch.compiling import QUICK, compiled  # noqa: E402
 from tvm_ios.measure.comparison import CompareRound, Comparison  # noqa: E402
 from tvm_ios.profile import build_choice  # noqa: E402
-from tvm_ios.pytorch import program  # noqa: E402
+from tvm_ios.pytorch import part  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow(10), needs_bfloat16]
 
@@ -59,7 +59,7 @@ def test_a_graph_whose_error_is_too_large_is_left_to_torch(monkeypatch, said):
     def told(*_given, max_relative_error):
         return f"all differ by {max_relative_error}" if max_relative_error else None
 
-    monkeypatch.setattr(program, "disagreement", told)
+    monkeypatch.setattr(part, "disagreement", told)
     net, x = model(), torch.randn(1, 3, 8, 8)
     found = compiled(net, **LOW, max_relative_error=0.02)(x)
     torch.testing.assert_close(found, net(x))

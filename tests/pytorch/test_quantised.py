@@ -17,7 +17,7 @@ from tvm import relay  # noqa: E402
 import tvm_ios  # noqa: E402
 from tests.pytorch.compiling import QUICK, compiled  # noqa: E402
 from tvm_ios.errors import ModelError  # noqa: E402
-from tvm_ios.pytorch import program  # noqa: E402
+from tvm_ios.pytorch import part  # noqa: E402
 from tvm_ios.pytorch.agreement import QUANTISED, disagreement  # noqa: E402
 from tvm_ios.relay.dataflow import all_calls, is_call_of  # noqa: E402
 from tvm_ios.relay.functions.quantised import is_fake_quantize  # noqa: E402
@@ -114,7 +114,7 @@ def test_captured_models_are_compiled(case, parts, said, monkeypatch):
         bounds.append(max_relative_error)
         return disagreement(*given, max_relative_error=max_relative_error)
 
-    monkeypatch.setattr(program, "disagreement", compared)
+    monkeypatch.setattr(part, "disagreement", compared)
     options = replace(QUICK, build=replace(QUICK.build, libraries=None))
     with torch.inference_mode():
         found = compiled(model.forward, target=None, options=options, wait=True)(example)
