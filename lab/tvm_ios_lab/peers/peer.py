@@ -31,12 +31,12 @@ class Peer(Enum):
     """Threads that stop spinning at the end of each run: those of one session are in the way of the
     next one's otherwise."""
     ONNXRUNTIME_THREADS = "onnxruntime threads"
-    """Of several networks, a thread for each, with a session of one thread."""
+    """onnxruntime on several networks: a thread for each, with a session of one thread."""
     OPENVINO = "openvino"
     """Latency hint, float32."""
     OPENVINO_REQUESTS = "openvino requests"
-    """Of several networks, a request for each, all begun before the first is waited for; latency
-    hint, float32."""
+    """OpenVINO on several networks: a request for each, all begun before the first is waited for;
+    latency hint, float32."""
     OPENVINO_STREAMS = "openvino streams"
     """Requests like those, with the throughput hint in place of the one for latency."""
     OPENVINO_DEFAULT = "openvino-default"

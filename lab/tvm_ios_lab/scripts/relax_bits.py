@@ -90,7 +90,10 @@ def main() -> None:
 
 
 def _compared(given: str) -> dict[str, Any]:
-    """What a network's plans gave: operators, outputs, values that differ, and the error."""
+    """Record of a network: its operators, its outputs, and how its plans differ from the machine.
+
+    With the error beside another framework's outputs where the folder has them.
+    """
     folder = Path(given)
     case = read_case(folder) if folder.is_dir() else None
     source = ModelSource.of(given if case is None else str(folder / "network.onnx"))

@@ -118,7 +118,7 @@ def with_columns_in_vectors(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One sum of the columns from one on, as many as a vector has lanes."""
+    """Partial sum in one vector register, of as many neighbouring columns as it has lanes."""
 
     row: Row
     first: Value

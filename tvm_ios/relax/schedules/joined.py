@@ -11,16 +11,17 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.tiles import (
-    LEAST_PARALLEL,
     in_order,
+    over_tasks,
     stored_in_vectors,
     substituted,
     unfused,
+    with_loops,
 )
 
 __all__ = ["joined"]
@@ -50,10 +51,8 @@ def joined(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
         for step in _piece(store, along, begin, end, lanes)
     ]
     tasks = math.prod(extents[each] for each in rows)
-    is_large = tasks * extents[along] >= LEAST_PARALLEL
-    kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-    root = s_tir.SBlock([], [], [], "root", tirx.For(task, 0, tasks, kind, in_order(steps)))
-    return function.with_body(s_tir.SBlockRealize([], True, root))
+    loop = over_tasks(task, tasks, in_order(steps), tasks * extents[along])
+    return with_loops(function, loop)
 
 
 def _piece(

@@ -12,7 +12,7 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.kernels.loops import elsewhere, placed
 from tvm_ios.kernels.packed_products import Packing, Product, tile_for
-from tvm_ios.relax.schedules.tiles import element_written, unfused
+from tvm_ios.relax.schedules.tiles import element_written, unfused, with_loops
 from tvm_ios.relax.schedules.windows.sliding import written_after
 
 __all__ = ["PACKED", "is_packed", "packed"]
@@ -73,5 +73,4 @@ def packed(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> tvm.tirx.P
     for name, buffer in (("zeros", product.zeros), *flat.items()):
         if buffer is not None:
             body = placed(buffer, rows[name].data, body)
-    root = s_tir.SBlock([], [], [], "root", body)
-    return function.with_body(s_tir.SBlockRealize([], True, root))
+    return with_loops(function, body)

@@ -87,12 +87,12 @@ class Turn:
     others: Sequence[Axis]
 
     def value_of(self, elements: Sequence[Value]) -> Value:
-        """What is written, of other elements than those that are loaded."""
+        """Value that the block writes, with other elements in the place of those that it loads."""
         return _with_elements(self.store.value, self.loads, elements)
 
 
 def turn_of(block: s_tir.SBlock) -> Turn | None:
-    """What a block turns; None if that is nothing."""
+    """Transposition that a block does with float32, and more with it; None of other blocks."""
     store, variables = block.body, [each.var for each in block.iter_vars]
     if not isinstance(store, tirx.BufferStore):
         return None

@@ -25,6 +25,7 @@ __all__ = [
     "lies_together",
     "loads_of",
     "only_store",
+    "over_tasks",
     "spread",
     "stored_in_vectors",
     "substituted",
@@ -32,6 +33,7 @@ __all__ = [
     "uses",
     "vectors_along",
     "vectors_of",
+    "with_loops",
 ]
 
 LEAST_PARALLEL = 8192
@@ -190,6 +192,19 @@ def substituted(expression: Any, places: Sequence[tuple[tirx.Var, Any]]) -> Any:
         return next((new for old, new in places if old.same_as(variable)), variable)
 
     return tvm_ffi.structural_map(expression, (tirx.Var, other), order="post")
+
+
+def over_tasks(task: tirx.Var, count: int, body: tirx.Stmt, steps: int) -> tirx.For:
+    """Loop over so many tasks, which lanes share if all their steps are many."""
+    is_parallel = count > 1 and steps >= LEAST_PARALLEL
+    kind = tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
+    return tirx.For(task, 0, count, kind, body)
+
+
+def with_loops(function: tvm.tirx.PrimFunc, body: tirx.Stmt) -> tvm.tirx.PrimFunc:
+    """Kernel that does what a statement says, in one block: TVM's passes ask for one."""
+    root = s_tir.SBlock([], [], [], "root", body)
+    return function.with_body(s_tir.SBlockRealize([], True, root))
 
 
 def in_order(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:

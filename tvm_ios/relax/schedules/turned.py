@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.strides import Access, Turn, turn_of, turns
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, unfused
+from tvm_ios.relax.schedules.tiles import over_tasks, unfused, with_loops
 
 __all__ = ["turned"]
 
@@ -33,8 +33,7 @@ def turned(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None:
     loops = _interleaved(turn, lanes) if is_short else _loops(turn, lanes)
     if loops is None:
         return None
-    root = s_tir.SBlock([], [], [], "root", loops)
-    return function.with_body(s_tir.SBlockRealize([], True, root))
+    return with_loops(function, loops)
 
 
 def _loops(turn: Turn, lanes: int) -> tirx.Stmt:
@@ -55,8 +54,7 @@ def _loops(turn: Turn, lanes: int) -> tirx.Stmt:
         body = tirx.For(part, 0, _block(axis.extent) // tile, tirx.ForKind.SERIAL, body)
     body = tirx.For(block, 0, _blocks(inner.extent), tirx.ForKind.SERIAL, body)
     size = math.prod(axis.extent for axis in (turn.row, turn.column, *turn.others))
-    kind = tirx.ForKind.PARALLEL if size >= LEAST_PARALLEL else tirx.ForKind.SERIAL
-    return tirx.For(task, 0, math.prod(counts), kind, body)
+    return over_tasks(task, math.prod(counts), body, size)
 
 
 def _reads_on(turn: Turn) -> bool:
@@ -132,9 +130,8 @@ def _interleaved(turn: Turn, lanes: int) -> tirx.Stmt | None:
     for number, at in enumerate(vectors(turn.written)):
         chosen = order[number * size : (number + 1) * size]
         steps.append(tirx.BufferStore(turn.store.buffer, tirx.Shuffle(loaded, chosen), at))
-    is_large = math.prod(counts) * count * size >= LEAST_PARALLEL
-    kind = tirx.ForKind.PARALLEL if is_large else tirx.ForKind.SERIAL
-    return tirx.For(task, 0, math.prod(counts), kind, tirx.SeqStmt(steps))
+    tasks = math.prod(counts)
+    return over_tasks(task, tasks, tirx.SeqStmt(steps), tasks * count * size)
 
 
 def _block(extent: int) -> int:

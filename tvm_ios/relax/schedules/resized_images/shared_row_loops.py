@@ -13,10 +13,10 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.strides import Axis
 from tvm_ios.relax.schedules.tiles import (
-    LEAST_PARALLEL,
     PLACES,
     in_order,
     loads_of,
+    over_tasks,
     stored_in_vectors,
     substituted,
     unfused,
@@ -51,7 +51,7 @@ class SharedRows:
     last: Sequence[int]
     """First and last row that each row of the result is made of."""
     ends: tuple[int, int]
-    """Which of the rows these are."""
+    """Numbers of the first and of the last one in ``rows``."""
 
     def length(self, group: int) -> int:
         """Rows that so many rows of the result are made of at most, or more: a power of 2."""
@@ -101,8 +101,7 @@ class SharedRowLoops:
             tirx.For(step, 0, groups, tirx.ForKind.SERIAL, body),
         ]
         size *= math.prod([*images, self.row.extent])
-        kind = tirx.ForKind.PARALLEL if size >= LEAST_PARALLEL else tirx.ForKind.SERIAL
-        loop = tirx.For(task, 0, math.prod(images) * parts, kind, tirx.SeqStmt(steps))
+        loop = over_tasks(task, math.prod(images) * parts, tirx.SeqStmt(steps), size)
         return tirx.SeqStmt([*tables.steps, loop])
 
     def _fits(self, group: int, size: int) -> bool:

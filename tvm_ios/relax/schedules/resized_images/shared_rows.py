@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.injective import inlined
 from tvm_ios.relax.schedules.resized_images.resized import known_number, with_known_places
 from tvm_ios.relax.schedules.resized_images.shared_row_loops import SharedRowLoops, SharedRows
 from tvm_ios.relax.schedules.strides import Axis
-from tvm_ios.relax.schedules.tiles import is_conditional, loads_of, uses
+from tvm_ios.relax.schedules.tiles import is_conditional, loads_of, uses, with_loops
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = ["with_shared_rows"]
@@ -33,13 +33,12 @@ def with_shared_rows(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFu
         if shared is not None:
             inner = axes[number + 1 :]
             loops = SharedRowLoops(block.body, shared, axes[:number], row, inner, lanes)
-            root = s_tir.SBlock([], [], [], "root", loops.all())
-            return with_known_places(function.with_body(s_tir.SBlockRealize([], True, root)))
+            return with_known_places(with_loops(function, loops.all()))
     return None
 
 
 def _shared(value: Value, row: Axis) -> SharedRows | None:
-    """What rows of the result share; None where that is nothing."""
+    """Resized rows of the image that several rows of the result are made of; None without any."""
     source = tirx.Var("source", row.variable.ty.dtype)
     found: list[tuple[Value, Value]] = []
     parts: list[tirx.Var] = []

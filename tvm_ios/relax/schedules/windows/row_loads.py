@@ -35,7 +35,7 @@ class RowLoads:
     begin: Value
     """First result of the group."""
     places: Places
-    """What stands for all variables but that of the column and its tap."""
+    """Values of all variables of the window but those of the column and its tap."""
     steps: list[tirx.Stmt]
     """Statements that load, which come before those that read."""
     whole: dict[tuple[int, int], Any] = field(default_factory=dict)

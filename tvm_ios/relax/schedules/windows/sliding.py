@@ -19,7 +19,7 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
-from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses
+from tvm_ios.relax.schedules.tiles import loads_of, substituted, uses, with_loops
 from tvm_ios.relax.schedules.windows.sliding_loops import emit
 from tvm_ios.relax.schedules.windows.sliding_rows import emit_rows
 from tvm_ios.relax.schedules.windows.window_sums import Slide, Sliding
@@ -43,9 +43,7 @@ def sliding(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx.PrimFunc | None
         return None
     if body is None:
         return None
-    # TVM's passes take kernels for one block, which is all that is left of its blocks.
-    root = s_tir.SBlock([], [], [], "root", body)
-    return function.with_body(s_tir.SBlockRealize([], True, root))
+    return with_loops(function, body)
 
 
 class OtherKernelError(Exception):

@@ -13,7 +13,7 @@ from tvm.tirx import Expr as Value
 
 from tvm_ios.core.window_tiles import Axis
 from tvm_ios.relax.schedules.arithmetic import calls_dear
-from tvm_ios.relax.schedules.tiles import LEAST_PARALLEL, element_written
+from tvm_ios.relax.schedules.tiles import element_written, over_tasks
 
 __all__ = ["Places", "Slide", "Sliding", "WindowSums", "lanes_in_registers"]
 
@@ -55,9 +55,9 @@ class Sliding:
     element: tirx.Var
     """Element of the data, as the term has it."""
     data: Value
-    """What this element is."""
+    """Load of that element from the array that the window slides over."""
     around: float
-    """What elements beyond the data are."""
+    """Value of elements beyond the ends of the data."""
     total: Any
     """Array of the sums, which the statement that writes results reads."""
     write: tirx.BufferStore
@@ -97,9 +97,7 @@ class WindowSums:
     def shared(self, task: tirx.Var, tasks: int, body: tirx.Stmt) -> tirx.For:
         """Loop over tasks, which lanes share if they are long."""
         steps = math.prod(self.sliding.extents) * self.sliding.taps
-        is_parallel = steps >= LEAST_PARALLEL and tasks > 1
-        kind = tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
-        return tirx.For(task, 0, tasks, kind, body)
+        return over_tasks(task, tasks, body, steps)
 
     def all_written(
         self,
