@@ -63,6 +63,7 @@ def test_pricing_and_races_of_a_call_wait_once(
         measure_operators(MeasuredKernels(runner, options=measure))
     spent_ns = call.patience.spent_ns
     assert spent_ns >= 200_000_000
+    assert call.patience.left_s == 0
     with call.open() as session:
         assert len(race({"one": model}, options=options, session=session).rounds) == 6
         assert call.patience.spent_ns == spent_ns
@@ -70,7 +71,8 @@ def test_pricing_and_races_of_a_call_wait_once(
         last = run_last_race({Contestant.SEQUENTIAL: racer}, session, call)
         # Of rounds there are more than 6, but where others had the cores while it waited.
         assert len(last.rounds) >= 6
-        assert call.patience.spent_ns > spent_ns
+        # All of it is spent now, were it before: a disturbed sample may cost more than was left.
+        assert call.patience.spent_ns >= 400_000_000
 
 
 @pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
