@@ -6,7 +6,8 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 INPUTS := requirements/lock.txt pyproject.toml lab/pyproject.toml tvm_ios/install/requirements.txt \
           tvm_ios/install/wheel.txt tvm_ios/install/finder.py tvm_ios/install/quick_import.py \
-          tvm_ios/install/hook.py tvm_ios/install/native/libcuda_stub.c
+          tvm_ios/install/hook.py tvm_ios/install/compiled_ffi.py tvm_ios/install/native/libcuda_stub.c \
+          tvm_ios/install/native/tvm_runtime_api.h
 # The interpreter that .venv is made with: PYTHON=python3.12 make test
 PYTHON ?= python3
 # More for pip to install, such as -r FILE.

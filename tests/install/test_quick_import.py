@@ -21,6 +21,11 @@ names = {name: sorted(vars(module)) for name, module in sys.modules.items() if n
 names["functions"] = sorted(tvm._ffi.registry.list_global_func_names())
 print(json.dumps(names))
 """
+BINDING = """
+import tvm
+from tvm.runtime.object import ObjectBase
+print(ObjectBase.__module__, tvm.tir.const(1, "int32").dtype)
+"""
 PLAINLY = "import sys; sys.modules['_tvm_ios_quick_import'] = None\n"
 WHAT_IS_LEFT = """
 import gc, json, sys
@@ -75,10 +80,28 @@ def answer_of(done):
 
 @pytest.mark.slow
 def test_modules_and_functions_are_those_of_a_plain_import(run_python):
-    plain = json.loads(answer_of(run_python("-c", PLAINLY + NAMES_OF_ALL_MODULES)))
-    quick = json.loads(answer_of(run_python("-c", NAMES_OF_ALL_MODULES)))
+    """With TVM's binding in ctypes, which is what a plain import finds."""
+    plain, quick = (
+        json.loads(answer_of(run_python("-c", before + NAMES_OF_ALL_MODULES, TVM_FFI="ctypes")))
+        for before in (PLAINLY, "")
+    )
     assert len(quick) > 900
     assert quick == plain
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "binding"),
+    [
+        ("", {}, "tvm._ffi._cy3.core"),
+        ("", {"TVM_FFI": "ctypes"}, "tvm._ffi._ctypes.object"),
+        (PLAINLY, {}, "tvm._ffi._ctypes.object"),
+    ],
+)
+def test_the_binding_is_compiled_unless_ctypes_is_asked_for(
+    run_python, before, environment, binding
+):
+    said = run_python("-c", before + BINDING, **environment)
+    assert answer_of(said).split() == [binding, "int32"]
 
 
 @pytest.mark.slow

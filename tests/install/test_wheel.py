@@ -6,6 +6,10 @@ import pytest
 
 from tvm_ios.errors import HostError
 from tvm_ios.install import wheel
+from tvm_ios.install.compiled_ffi import compiled_ffi
+from tvm_ios.install.finder import STUB_FILE
+from tvm_ios.install.hook import write_hook
+from tvm_ios.install.quick_import import FFI_FILE
 from tvm_ios.install.wheel import install_relay_tvm
 
 
@@ -57,6 +61,36 @@ def test_failing_pip_names_no_host(monkeypatch):
 )
 def test_places_of_packages_are_left_out(line):
     assert "some.host" not in wheel._PLACE.sub("the package index", line)
+
+
+def test_without_a_compiler_the_binding_stays_in_ctypes_and_the_next_step_is_told(
+    monkeypatch, tmp_path
+):
+    if not wheel.wheel_is_installed():
+        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
+    monkeypatch.setattr(wheel, "_pip", lambda *_: None)
+    monkeypatch.setattr(wheel, "site_packages_directory", lambda: tmp_path)
+    monkeypatch.setattr(wheel, "wheel_is_installed", lambda: True)
+    text = install_relay_tvm(force=True).as_text()
+    assert "note: TVM is called through ctypes" in text
+    assert "apt-get install g++" in text
+    assert not (tmp_path / FFI_FILE).exists()
+    assert (tmp_path / STUB_FILE).is_file()
+
+
+def test_the_binding_is_compiled_of_the_sources_of_the_wheel(tmp_path):
+    if not wheel.wheel_is_installed():
+        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
+    write_hook(tmp_path, compiled_ffi(wheel._package()))
+    kept = wheel.site_packages_directory() / FFI_FILE
+    assert (tmp_path / FFI_FILE).read_bytes() == kept.read_bytes()
+
+
+def test_what_cython_says_of_a_bad_source_is_told(tmp_path):
+    (tmp_path / "_ffi" / "_cython").mkdir(parents=True)
+    (tmp_path / "_ffi" / "_cython" / "core.pyx").write_text("cdef int x = nothing_of_this_name\n")
+    with pytest.raises(HostError, match=r"cython .*undeclared name"):
+        compiled_ffi(tmp_path)
 
 
 def test_the_wheel_is_pinned_by_version_and_hash():

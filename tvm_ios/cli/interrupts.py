@@ -1,7 +1,8 @@
 """Ctrl-C in a verb that compiles with TVM: raised where it is not lost, told in one line.
 
 TVM's C++ code calls Python back while it compiles. A KeyboardInterrupt there is printed and
-dropped, and TVM goes on without an answer, to fail of something else or not at all.
+dropped by TVM's binding in ctypes, and TVM goes on without an answer, to fail of something else or
+not at all. The binding that ``install-tvm`` compiles passes it on.
 """
 
 from __future__ import annotations

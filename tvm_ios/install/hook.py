@@ -1,8 +1,8 @@
 """Writer of the import hook, its ``.pth`` line and the driver's stand-in into site-packages.
 
-Four files land there: ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth``
-(one line that imports it at interpreter start), ``_tvm_ios_quick_import.py`` (a copy of
-``quick_import.py``, which the finder imports with TVM) and ``_tvm_ios_native/libcuda_stub.so``.
+There land ``_tvm_ios_finder.py`` (a copy of ``finder.py``), ``tvm_ios_finder.pth`` (one line that
+imports it at interpreter start), ``_tvm_ios_quick_import.py`` (a copy of ``quick_import.py``, which
+the finder imports with TVM), ``_tvm_ios_native/libcuda_stub.so`` and TVM's Cython module.
 The stand-in has no name by which a loader could take it for the driver: only the hook loads it, by
 full path, and only where no driver answers.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tvm_ios.errors import HostError
 from tvm_ios.install.finder import STUB_FILE
+from tvm_ios.install.quick_import import FFI_FILE
 from tvm_ios.support.c_compiler import compile_shared
 from tvm_ios.support.whole_file import write_bytes
 
@@ -32,14 +33,15 @@ _COPIES = {
 _STUB = Path(__file__).with_name("native") / "libcuda_stub.c"
 
 
-def write_hook(site_packages: Path) -> tuple[Path, ...]:
+def write_hook(site_packages: Path, ffi: bytes | None = None) -> tuple[Path, ...]:
     """Install the hook into ``site_packages``; return the files that changed.
 
-    Every file is replaced atomically, the ``.pth`` last: processes that start meanwhile see the
-    old hook or the new one.
+    ``ffi`` is TVM's Cython module; without it the one that is there stays. Every file is replaced
+    atomically, the ``.pth`` last: processes that start meanwhile see the old hook or the new one.
     """
     contents = {
         STUB_FILE: driver_stub().read_bytes(),
+        **({} if ffi is None else {FFI_FILE: ffi}),
         **{name: source.read_bytes() for name, source in _COPIES.items()},
         PTH_NAME: PTH_LINE.encode(),
     }

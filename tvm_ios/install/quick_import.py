@@ -12,6 +12,8 @@ TVM pays for its import, so:
   so when they are made.
 - A module for an NPU takes ``LooseVersion`` from distutils, for which setuptools imports all of
   itself. Here distutils is read from where setuptools keeps it.
+- TVM calls its library through ctypes where its Cython module is missing, and the wheel has that
+  module as source only. ``install-tvm`` compiles it, and here it is found.
 - TVM makes a folder in the working directory, and runs the pickle that somebody left there, for a
   function whose results it never saves. Here it looks at no file.
 """
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["quick_import"]
+__all__ = ["FFI_FILE", "quick_import"]
 
+FFI_FILE = os.path.join("_tvm_ios_native", "tvm_ffi.so")
+"""TVM's Cython module, beside the folder of the wheel; missing where it could not be compiled."""
 _PINNED_WHEEL = "bitblas-0.0.1.dev15"
 _TRAINERS = ("tvm.autotvm.tuner.xgboost_cost_model", "tvm.auto_scheduler.cost_model.xgb_model")
 """Modules that derive a class from XGBoost's TrainingCallback, or without it from an empty one."""
@@ -47,7 +51,7 @@ def quick_import(site_packages: str) -> Iterator[None]:
     if not os.path.isdir(os.path.join(site_packages, f"{_PINNED_WHEEL}.dist-info")):
         yield
         return
-    with _without_collecting(), _names_listed_once(), _no_pickles(), _postponed(site_packages):
+    with _without_collecting(), _postponed(site_packages), _names_listed_once(), _no_pickles():
         yield
 
 
@@ -99,7 +103,7 @@ def _keep_in_memory(cache: Any, _key: str, _save_at_exit: bool) -> None:
 
 @contextmanager
 def _postponed(site_packages: str) -> Iterator[None]:
-    finder = _PostponingFinder(os.path.join(site_packages, "setuptools", "_distutils"))
+    finder = _PostponingFinder(site_packages)
     had_distutils = "distutils" in sys.modules
     sys.meta_path.insert(0, finder)
     try:
@@ -120,15 +124,16 @@ class _PostponingFinder:
     It stays until XGBoost has been imported, if that was postponed.
     """
 
-    def __init__(self, distutils: str) -> None:
+    def __init__(self, site_packages: str) -> None:
         self.importing_thread: int | None = get_ident()
         self.postponed_xgboost = False
-        self._distutils = distutils
+        self._distutils = os.path.join(site_packages, "setuptools", "_distutils")
+        self._ffi = os.path.join(site_packages, FFI_FILE)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Spec of a distutils without the rest of setuptools, and later of XGBoost."""
+        """Spec of TVM's Cython module or a bare distutils, and later of XGBoost."""
         if name == "xgboost.callback" and self.postponed_xgboost:
             return self._spec_of_callbacks()
         if self.importing_thread != get_ident():
@@ -137,11 +142,13 @@ class _PostponingFinder:
             self.postponed_xgboost = True
             raise ModuleNotFoundError("postponed while TVM is imported", name=name)
         init = os.path.join(self._distutils, "__init__.py")
-        if name != "distutils" or not os.path.isfile(init):
-            return None
         from importlib.util import spec_from_file_location
 
-        return spec_from_file_location(name, init, submodule_search_locations=[self._distutils])
+        if name == "tvm._ffi._cy3.core" and os.path.isfile(self._ffi):
+            return spec_from_file_location(name, self._ffi)
+        if name == "distutils" and os.path.isfile(init):
+            return spec_from_file_location(name, init, submodule_search_locations=[self._distutils])
+        return None
 
     def _spec_of_callbacks(self) -> ModuleSpec | None:
         from importlib.util import find_spec

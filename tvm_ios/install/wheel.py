@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tvm_ios.errors import HostError
+from tvm_ios.install.compiled_ffi import compiled_ffi
 from tvm_ios.install.finder import has_relay, usual_spec
 from tvm_ios.install.hook import write_hook
 from tvm_ios.support.error_text import lines_that_tell
@@ -54,8 +55,7 @@ def wheel_is_installed() -> bool:
         installed = metadata.version(name)
     except metadata.PackageNotFoundError:
         return False
-    package = site_packages_directory() / "bitblas" / "3rdparty" / "tvm" / "python" / "tvm"
-    return installed == version and (package / "__init__.py").is_file()
+    return installed == version and (_package() / "__init__.py").is_file()
 
 
 def install_relay_tvm(*, force: bool = False) -> Installation:
@@ -87,7 +87,16 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
         steps.append(f"installed {_pinned_wheel()} (its TVM only, without its dependencies)")
     _pip("install", "-r", str(_REQUIREMENTS))
     steps.append("the packages that TVM needs are installed")
-    changed = write_hook(site_packages_directory())
+    try:
+        ffi = compiled_ffi(_package())
+    except HostError as error:
+        ffi = None
+        steps.append(
+            f"note: TVM is called through ctypes, and builds take a third longer: {error}; install "
+            "a C++ compiler and Python's headers (Debian: apt-get install g++ python3-dev) and "
+            "run `tvm-ios install-tvm` again"
+        )
+    changed = write_hook(site_packages_directory(), ffi)
     steps.append(f"wrote {', '.join(map(str, changed))}" if changed else "the hook is up to date")
     if own is not None and own.loader is not None:
         steps.append(
@@ -95,6 +104,11 @@ def install_relay_tvm(*, force: bool = False) -> Installation:
             "TVM_IOS_TVM=path gives the other one back"
         )
     return Installation(steps=tuple(steps))
+
+
+def _package() -> Path:
+    """Python package of the wheel's TVM."""
+    return site_packages_directory() / "bitblas" / "3rdparty" / "tvm" / "python" / "tvm"
 
 
 def _pinned_wheel() -> str:

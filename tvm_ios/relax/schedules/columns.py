@@ -1,7 +1,8 @@
-"""Loops of kernels that sum down columns: global pools in NHWC, means over tokens or channels.
+"""Loops of kernels that sum down columns.
 
-A tile of columns stays in vector registers while its rows are added, each in TVM's order. TVM has
-no primitive for the tile that is left where no vector divides a row, so its loops are exchanged.
+Global pools in NHWC, means over tokens or channels, and products of one row. A tile of columns
+stays in vector registers while its rows are added, each in TVM's order. TVM has no primitive for
+the tile that is left where no vector divides a row, so its loops are exchanged.
 """
 
 from __future__ import annotations
@@ -85,17 +86,19 @@ def _in_tiles(schedule: s_tir.Schedule, found: SBlockInfo) -> bool:
 def _columns_of(block: s_tir.SBlock, number: int) -> int:
     """Last axes of a sum's result that are last axes of all that is summed.
 
-    0 for sums of windows, and for products, of which one factor has no such axes.
+    0 for sums of windows, and for products of several rows, which share what they read. One row is
+    a factor of each element.
     """
     variables = [each.var for each in block.iter_vars]
     result, rows = variables[:number], variables[number:]
+    several = [each.var for each in block.iter_vars[:number] if int(each.dom.extent) > 1]
     counts = []
     for region in block.reads:
         places = [piece.min for piece in region.region]
         moved = [place for place in places if any(uses(place, row) for row in rows)]
         if not all(any(place.same_as(row) for row in rows) for place in moved):
             return 0
-        if moved:
+        if moved and any(uses(place, each) for place in places for each in several):
             counts.append(_same_at_end(places, result))
     return min(counts, default=0) if sums_of(block.body) else 0
 
