@@ -103,6 +103,18 @@ def test_vectors_are_those_of_a_processor(lanes):
     np.testing.assert_array_equal(ran(made, values, like=expected), expected)
 
 
+@pytest.mark.parametrize(("terms", "width"), [(5, 17), (64, 1000), (200, 259)])
+def test_products_of_one_row_are_columns(terms, width):
+    x, weights = te.placeholder((1, terms), name="x"), te.placeholder((terms, width), name="w")
+    kernel = te.create_prim_func([x, weights, topi.nn.relu(topi.matmul(x, weights))])
+    assert columns(s_tir.Schedule(kernel), 8)
+    random = np.random.default_rng(0)
+    row, matrix = random.random((1, terms), "float32"), random.random((terms, width), "float32")
+    expected = np.maximum(row.astype("float64") @ matrix, 0).astype("float32")
+    found = computed(kernel, row, matrix, like=expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(2, 19, 5, 6), (1, 3, 1, 97), (1, 8, 40, 40)])
 def test_shares_of_channels_are_those_of_numpy(shape):
     x = te.placeholder(shape, "float32", "x")
