@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tvm_ios.cli.doctor import as_text
@@ -26,11 +28,15 @@ def test_this_machine_is_fit():
 
 
 @pytest.mark.slow
-def test_a_missing_onednn_is_a_hint(monkeypatch, tmp_path):
+def test_a_missing_onednn_and_calls_through_ctypes_are_hints(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "tvm_ios.host.report.describe_tvm", lambda *_: replace(FIT, uses_ctypes=True)
+    )
     monkeypatch.setenv(ONEDNN_VARIABLE, str(tmp_path / "nothing.so"))
     report = describe_host()
     assert report.onednn is None
     assert report.problems == ()
+    assert any("called through ctypes" in hint for hint in report.hints)
     assert "nothing.so" in report.hints[-1]
     assert "pip install 'onednn-cpu-gomp==" in report.hints[-1]
 

@@ -78,6 +78,11 @@ def describe_host() -> HostReport:
             f"a hop from core to core takes {hop_ns:.0f} ns: a virtual machine in slow mode; "
             "lanes gain little now, measure again in some minutes"
         )
+    if tvm.uses_ctypes and tvm.origin == "wheel" and os.environ.get("TVM_FFI") != "ctypes":
+        hints.append(
+            "TVM is called through ctypes, and builds take a third longer; `tvm-ios install-tvm` "
+            "compiles what calls it, or says what that needs"
+        )
     hints.extend(_gpu_hints(tvm, gpu))
     onednn = find_onednn()
     if onednn.version is None:

@@ -34,7 +34,8 @@ class TvmReport:
 
     ``origin`` is "wheel" for the one that `tvm-ios install-tvm` installs and "yours" for any other.
     ``threads`` is the size of TVM's thread pool, ``host_target`` the target that a kernel was
-    compiled and run with, ``libraries`` the optional CUDA libraries compiled in.
+    compiled and run with, ``libraries`` the optional CUDA libraries compiled in. ``uses_ctypes``
+    says that Python calls TVM through ctypes, with which builds take a third longer.
     """
 
     origin: str | None = None
@@ -47,6 +48,7 @@ class TvmReport:
     threads: int | None = None
     host_target: str | None = None
     gpu_visible: bool = False
+    uses_ctypes: bool = False
     problem: str | None = None
 
     @property
@@ -128,6 +130,7 @@ def _facts(tvm: Any) -> dict[str, Any]:
         "libraries": tuple(name for name in _LIBRARIES if flags.get(name, "OFF") == "ON"),
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "gpu_visible": bool(tvm.cuda(0).exist),
+        "uses_ctypes": "tvm._ffi._ctypes.object" in sys.modules,
     }
 
 

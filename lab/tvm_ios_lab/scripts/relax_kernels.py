@@ -236,6 +236,9 @@ CASES: Mapping[str, OneKernel] = MappingProxyType(
         "squeeze of 120 channels, NHWC": OneKernel(
             lambda x: OP.mean(x, [1, 2], keepdims=True), [(1, 28, 28, 120)]
         ),
+        "product of one row": OneKernel(
+            lambda x: OP.nn.relu(OP.matmul(x, _weight(480, 512))), [(1, 480)], 2 * 480 * 512
+        ),
         "sum of rows": OneKernel(lambda x: OP.sum(x, [-1]), [(128, 1024)]),
         "argmax of rows": OneKernel(lambda x: OP.argmax(x, -1), [(128, 1000)]),
         **_depthwise_cases(),
