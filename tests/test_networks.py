@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tvm import relay
 
+from tests.small_networks import narrow_unet
 from tests.whole_networks import WHOLE_NETWORKS
 from tvm_ios.compile.built_model import build_model
 from tvm_ios.compile.lower import lower_schedule
@@ -24,7 +25,6 @@ from tvm_ios.models import (
     mobilenet_v2,
     resnet3d_18,
     resnet_50,
-    unet,
 )
 from tvm_ios.models.weights import Weights
 from tvm_ios.relay import extract, prepare
@@ -59,7 +59,7 @@ SMALL = {
     "mobilenet_v3_large": _some_of_mobilenet_v3,
     "resnet3d_18": partial(resnet3d_18, frames=2, image_size=33),
     "resnet_50": partial(resnet_50, image_size=32),
-    "unet": partial(unet, image_size=16),
+    "unet": narrow_unet,
 }
 """Networks that are no part of the IOS paper, as small as they get."""
 MORE = frozenset({"densenet_121", "googlenet", "mobilenet_v2", "resnet3d_18", "resnet_50"})

@@ -120,16 +120,15 @@ def gpu_network(conversion, batch):
     return prepare(*network(batch=batch), GPU, conversion=conversion)
 
 
-QUICK_AND_SLOW = [
-    pytest.param(conversion, id=conversion.as_text(), marks=pytest.mark.slow)
-    if conversion in (HALF, HALF_SUMS)
-    else pytest.param(conversion, id=conversion.as_text())
-    for conversion in TOLERANCES
+CONVERSIONS = [
+    # Others convert types, too.
+    pytest.param(each, id=each.as_text(), marks=pytest.mark.full if each is HALF else ())
+    for each in TOLERANCES
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+@pytest.mark.parametrize("conversion", CONVERSIONS)
 def test_results_are_near_those_of_float64(nets, conversion):
     converted = converted_network(conversion)
     main = converted.module["main"]
@@ -142,7 +141,7 @@ def test_results_are_near_those_of_float64(nets, conversion):
 
 
 @pytest.mark.slow(1)
-@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+@pytest.mark.parametrize("conversion", CONVERSIONS)
 def test_nothing_of_weights_is_computed_at_run_time(conversion):
     converted = converted_network(conversion)
     assert not converted.params
@@ -153,7 +152,7 @@ def test_nothing_of_weights_is_computed_at_run_time(conversion):
 
 
 @pytest.mark.slow(1)
-@pytest.mark.parametrize("conversion", QUICK_AND_SLOW)
+@pytest.mark.parametrize("conversion", CONVERSIONS)
 def test_facts_of_operators_know_layout_and_type(conversion):
     graph = extract(converted_network(conversion).module).graph
     found = [operator for operator in graph.operators if operator.convolution is not None]
