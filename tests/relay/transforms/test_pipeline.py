@@ -7,6 +7,7 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument
 from tvm.ir.transform import PassContext
 
+from tests.relay.test_prepare import shared_twice
 from tests.relay.transforms.test_fold import constants
 from tvm_ios.models.nasnet import nasnet_small
 from tvm_ios.models.randwire import randwire_small
@@ -51,6 +52,11 @@ def batch_norms(nets, *groups):
         name: tvm.nd.array(np.abs(value.numpy()) + 0.1) if name.endswith("_v") else value
         for name, value in params.items()
     }
+
+
+def one_cell(_nets):
+    """A cell of NASNet."""
+    return nasnet_small(num_cells=1)
 
 
 @pytest.mark.slow(1)
@@ -149,7 +155,8 @@ def test_networks_come_out_as_from_tvm(nets, network):
     check_same(*network(), nets.target)
 
 
-@pytest.mark.slow
-def test_networks_that_would_grow_come_out_as_without_the_pass(nets):
-    module, params = nasnet_small(num_cells=1)
+@pytest.mark.slow(1)
+@pytest.mark.parametrize("network", [shared_twice, pytest.param(one_cell, marks=pytest.mark.full)])
+def test_networks_that_would_grow_come_out_as_without_the_pass(nets, network):
+    module, params = network(nets)
     assert check_same(module, params, nets.target, left_out=["SimplifyExpr"]).unshares
