@@ -15,9 +15,9 @@ from tvm_ios.models import randwire_small
 @pytest.mark.parametrize(
     ("network", "target"),
     [
-        ("branching", "llvm"),
+        pytest.param("branching", "llvm", marks=pytest.mark.full),  # other kernels, no other passes
         ("branching", "llvm -mcpu=core-avx2"),
-        ("randwire_small", "llvm -mcpu=core-avx2"),
+        ("randwire_small", "llvm -mcpu=core-avx2 -opt-level=0"),
     ],
 )
 def test_a_reference_has_the_bits_of_plain_tvm(network, target, branching, reference_build):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from importlib import import_module
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -46,14 +49,16 @@ def test_outputs_agree_with_numpy(compare_with_numpy):
         for name in ("3a", "3b"):
             value = block(layers, name, value)
         value = halved(layers, value)
-        for name in ("4a", "4b", "4c", "4d", "4e"):
-            value = block(layers, name, value)
+        value = block(layers, "4a", value)
         images, channels, height, width = value.shape
         quarters = value.reshape(images, channels, height // 2, 2, width // 2, 2)
         value = quarters.max(axis=(3, 5))
-        for name in ("5a", "5b"):
-            value = block(layers, name, value)
+        value = block(layers, "5a", value)
         features = value.mean(axis=(2, 3))
         return features @ layers.params["classifier.weight"].T + layers.params["classifier.bias"]
 
-    compare_with_numpy(googlenet(image_size=64), forward)
+    module = import_module(googlenet.__module__)
+    first, *others = module._BLOCKS
+    with patch.object(module, "_BLOCKS", (first, *(blocks[:1] for blocks in others))):
+        network = googlenet(image_size=64)
+    compare_with_numpy(network, forward)

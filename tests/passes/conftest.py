@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +21,7 @@ from tvm_ios.core.schedule import Stage, Strategy
 class Case:
     """A network of two convolutions and a pooling of one input."""
 
+    reference_build: Callable[..., Any]
     target: str = "llvm -mcpu=core-avx2 -opt-level=0"
 
     def network(self) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:
@@ -80,9 +81,7 @@ class Case:
         self, module: tvm.IRModule, params: dict[str, Any] | None, data: np.ndarray
     ) -> list[np.ndarray]:
         """All outputs of some input under plain TVM."""
-        with tvm.transform.PassContext(opt_level=3):
-            factory = relay.build(module, target=self.target, params=params)
-        return stock_outputs(factory, data=data)
+        return stock_outputs(self.reference_build(module, params, self.target), data=data)
 
 
 class OperatorPrices:
@@ -103,9 +102,9 @@ class OperatorPrices:
 
 
 @pytest.fixture(scope="session")
-def case() -> Case:
+def case(reference_build: Callable[..., Any]) -> Case:
     """The network."""
-    return Case()
+    return Case(reference_build)
 
 
 @pytest.fixture

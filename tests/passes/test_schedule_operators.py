@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument, pass_instrument
 
+from tests.small_networks import few_fires
 from tvm_ios.core.schedule import Strategy
 from tvm_ios.cost.database import ProfileDatabase
 from tvm_ios.errors import ModelError, OptionError, SearchError
-from tvm_ios.models import squeezenet
 from tvm_ios.passes.prepare_module import PrepareModule
 from tvm_ios.passes.schedule_operators import ScheduleOperators, Scheduler
 from tvm_ios.relay.build import build
@@ -23,6 +25,13 @@ from tvm_ios_lab.analytical.cpu import CPU
 from tvm_ios_lab.analytical.cpu_model import AnalyticalCpuCost
 from tvm_ios_lab.analytical.gpu import GPU
 from tvm_ios_lab.analytical.timeline_model import AnalyticalGpuCost
+
+
+@cache
+def prepared_fires(target):
+    """A few fire modules of SqueezeNet."""
+    module, params = few_fires(image_size=64)
+    return PrepareModule(target=target, params=params)(module)
 
 
 def scheduled(case, **options):
@@ -71,9 +80,8 @@ def test_a_list_needs_prices_of_operators_only(case, prices):
 
 @pytest.mark.slow
 def test_a_list_for_a_cpu_that_is_not_here_takes_its_lanes_for_what_they_are():
-    module, params = squeezenet(image_size=64)
     model = AnalyticalCpuCost(CPU.of_cores(4))
-    prepared = PrepareModule(target="llvm", params=params)(module)
+    prepared = prepared_fires("llvm")
     options = {"target": "llvm", "scheduler": "list", "cost_model": model}
     one, two = (
         read_schedule(ScheduleOperators(**options, lanes=lanes)(prepared)) for lanes in (1, 2)
@@ -121,29 +129,29 @@ def test_strategies_and_limits_reach_the_search(case, merging_prices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("padded", [True, False])
-def test_merges_of_one_kernel_size_keep_inf(case, merging_prices, padded):
+def test_merges_of_one_kernel_size_keep_inf(case, merging_prices):
     """A 1x1 and two 3x3 convolutions of one input, with an inf in it."""
     module, params = case.siblings((1, 3, 3))
     image = case.data()
     image[0, 3, 4, 4] = np.inf
     plain = case.outputs(module, params, image)
     assert not any(np.isnan(output).any() for output in plain)
-    schedule = ScheduleOperators(
-        target=case.target,
-        params=params,
-        cost_model=merging_prices,
-        search=SearchOptions(pad_merged_kernels=padded),
-    )
-    with tvm.transform.PassContext(opt_level=3):
-        after = schedule(module)
-    (merged,) = [s for s in read_schedule(after).stages if s.strategy is Strategy.MERGE]
-    assert len(merged.groups) == (3 if padded else 2)
-    outputs = case.outputs(after, None, image)
-    assert [bool(np.isnan(output).any()) for output in outputs] == [padded, False, False]
-    for ours, theirs in zip(outputs, plain, strict=True):
-        there = ~np.isnan(ours)
-        np.testing.assert_allclose(ours[there], theirs[there], rtol=1e-4, atol=1e-5)
+    for padded in (True, False):
+        schedule = ScheduleOperators(
+            target=case.target,
+            params=params,
+            cost_model=merging_prices,
+            search=SearchOptions(pad_merged_kernels=padded),
+        )
+        with tvm.transform.PassContext(opt_level=3):
+            after = schedule(module)
+        (merged,) = [s for s in read_schedule(after).stages if s.strategy is Strategy.MERGE]
+        assert len(merged.groups) == (3 if padded else 2)
+        outputs = case.outputs(after, None, image)
+        assert [bool(np.isnan(output).any()) for output in outputs] == [padded, False, False]
+        for ours, theirs in zip(outputs, plain, strict=True):
+            there = ~np.isnan(ours)
+            np.testing.assert_allclose(ours[there], theirs[there], rtol=1e-4, atol=1e-5)
 
 
 def test_chains_are_joined_where_they_are_asked_for(case, prices):
@@ -157,9 +165,8 @@ def test_chains_are_joined_where_they_are_asked_for(case, prices):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90", "llvm"])
 def test_a_network_is_scheduled_for_a_gpu_that_is_not_here(target):
-    module, params = squeezenet(image_size=64)
     model = AnalyticalGpuCost(GPU.by_name("h100"))
-    prepared = PrepareModule(target=target, params=params)(module)
+    prepared = prepared_fires(target)
     with tvm.transform.PassContext(opt_level=3):
         after = ScheduleOperators(target=target, cost_model=model)(prepared)
     schedule = read_schedule(after)

@@ -14,6 +14,7 @@ from tvm import autotvm, relay
 
 import tvm_ios
 from tests.pricing import LANES, MEASURE
+from tests.small_networks import few_fires
 from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.lower import lower_schedule
@@ -22,7 +23,6 @@ from tvm_ios.devices.local import LocalCpu
 from tvm_ios.devices.traits import CPU, GPU
 from tvm_ios.host.onednn_files import find_onednn
 from tvm_ios.measure.compare import CompareOptions
-from tvm_ios.models import squeezenet
 from tvm_ios.profile.fastest_build import absent_functions
 from tvm_ios.profile.measured_kernels import MeasuredKernels, measure_operators
 from tvm_ios.profile.measuring_call import MeasuringCall
@@ -116,7 +116,7 @@ def test_kernels_that_cannot_beat_a_call_are_absent(layout, library_ns, absent):
 
 @dataclass(frozen=True)
 class Network:
-    """SqueezeNet with all kernels, and without those that oneDNN can compute."""
+    """Fire modules with all kernels, and without those that oneDNN can compute."""
 
     whole: BuiltModel
     lazy: BuiltModel
@@ -126,7 +126,7 @@ class Network:
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    prepared = prepare(*squeezenet(image_size=64), TARGET)
+    prepared = prepare(*few_fires(image_size=64), TARGET)
     whole = replace(build_prepared(prepared), libraries=(ONEDNN,))
     plain = whole.extraction.calls
     functions = describe_calls(plain)

@@ -19,7 +19,6 @@ from tvm_ios.profile.build_candidates import (
     all_candidates,
     changes_for,
 )
-from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.prepare import prepare
 from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
@@ -35,13 +34,16 @@ def as_it_is(in_nhwc):
     return BuildCandidate(mod=mod, params=params)
 
 
-def output_of(candidate):
-    with tvm_pipeline():
-        library = relay.build(candidate.mod, TARGET, params=candidate.params)
-    module = stock_executor(library)
-    shape = module.get_input(0).shape
-    module.run(data=np.random.default_rng(1).uniform(-1, 1, shape).astype("float32"))
-    return module.get_output(0).numpy()
+@pytest.fixture
+def output_of(reference_build):
+    def output(candidate):
+        library = reference_build(candidate.mod, candidate.params, TARGET)
+        module = stock_executor(library)
+        shape = module.get_input(0).shape
+        module.run(data=np.random.default_rng(1).uniform(-1, 1, shape).astype("float32"))
+        return module.get_output(0).numpy()
+
+    return output
 
 
 def test_a_gpu_has_nothing_to_change_and_padding_can_be_left_out():
@@ -70,7 +72,7 @@ def test_without_races_of_forms_only_layouts_change():
 
 
 @pytest.mark.slow
-def test_a_model_computes_the_same_in_the_form_that_was_chosen(narrow):
+def test_a_model_computes_the_same_in_the_form_that_was_chosen(narrow, output_of):
     as_it_is = BuildCandidate(mod=narrow[0], params=narrow[1])
     form = ImageForm(layouts=(CHANNELS_LAST, BLOCKS, CHANNELS_LAST))
     found = liked(form)[0].of(as_it_is, TARGET)
@@ -100,7 +102,7 @@ def test_a_prepared_model_stays_in_its_layout(as_it_is):
 
 
 @pytest.mark.slow
-def test_each_form_of_a_model_computes_the_same(as_it_is):
+def test_each_form_of_a_model_computes_the_same(as_it_is, output_of):
     forms = list(all_candidates(as_it_is, (LAYOUT, PADDING), TARGET))
     laid_out, padded = forms[1:]
     assert padded.changes[0] == laid_out.changes[0]

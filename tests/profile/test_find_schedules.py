@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tests.pricing import MEASURE, plain_choice, stage_runner
-from tvm_ios.compile.built_model import build_model
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.schedule import InterOpSchedule, Stage
 from tvm_ios.host import default_lanes
@@ -26,31 +25,29 @@ from tvm_ios.support.time_budget import TimeBudget
 
 @pytest.mark.slow
 @pytest.mark.skipif(default_lanes() < 2, reason="one core: there is no lane that could help")
-def test_time_is_set_aside_for_the_race_of_the_call(branching) -> None:
+def test_time_is_set_aside_for_the_race_of_the_call(branching_built) -> None:
     """By what a run takes with the help of all lanes, and in as many rounds as it has."""
 
-    built = build_model(*branching, "llvm", name="branching")
     budget = TimeBudget(1000, clock_s=lambda: 0.0)
     compare = CompareOptions(rounds=11, min_repeat_ms=1.0)
-    with stage_runner(built, lanes=2) as runner:
+    with stage_runner(branching_built, lanes=2) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         choice = measure_operators(kernels).choice()
         prices = StagePrices(kernels, replace(choice, unsplit=()))
         limits = {"ios": SearchOptions(max_chain_size=1, least_gain_percent=0.0)}
         found = find_schedules(prices, limits, budget=budget, compare=compare)
-        singles = [Stage(((index,),)) for index in range(len(built.graph))]
-        assert found.sequential_ns == sum(prices.price(built.graph, singles))
+        singles = [Stage(((index,),)) for index in range(len(branching_built.graph))]
+        assert found.sequential_ns == sum(prices.price(branching_built.graph, singles))
     assert found.sequential_ns == found.searches["ios"].sequential_ns
     # Lists are made by now, and the race is to come.
     assert budget.left_s - budget.spare_s == pytest.approx(race_s(found.sequential_ns, compare))
 
 
 @pytest.mark.slow
-def test_without_time_for_prices_there_is_sequential_order(branching) -> None:
-    built = build_model(*branching, "llvm", name="branching")
+def test_without_time_for_prices_there_is_sequential_order(branching_built) -> None:
     call = replace(MeasuringCall.here(lanes=1), budget=TimeBudget(1e-6))
     with call.open() as session:
-        found = schedule_build(built, session, call, SearchOptions())
+        found = schedule_build(branching_built, session, call, SearchOptions())
     assert list(found.schedules) == ["sequential"]
     assert (found.prices, found.counters.priced) == (None, 0)
     assert found.known_ns(found.schedules["sequential"]) == ()
@@ -63,13 +60,14 @@ def test_without_time_for_prices_there_is_sequential_order(branching) -> None:
 )
 @pytest.mark.slow
 def test_next_to_nothing_is_not_worth_a_race(
-    branching, monkeypatch, gain_percent: float, races: bool, notes: int
+    branching_built, monkeypatch, gain_percent: float, races: bool, notes: int
 ) -> None:
     """Of all stages of several groups one gains so much of sequential order; lists begin there."""
-    built = build_model(*branching, "llvm", name="branching")
     single_ns = 100_000
-    sequential_ns = len(built.graph) * single_ns
-    _, pair, *_ = (stage for stage in greedy_schedule(built.graph).stages if len(stage.groups) > 1)
+    sequential_ns = len(branching_built.graph) * single_ns
+    _, pair, *_ = (
+        stage for stage in greedy_schedule(branching_built.graph).stages if len(stage.groups) > 1
+    )
 
     def price(_: StagePrices, _graph: OperatorGraph, stages: Sequence[Stage]) -> list[int]:
         gain_ns = round(sequential_ns * gain_percent / 100)
@@ -88,7 +86,7 @@ def test_next_to_nothing_is_not_worth_a_race(
     monkeypatch.setattr(StagePrices, "price", price)
     monkeypatch.setattr(module, "fastest_list", fastest_list)
     limits = SearchOptions.of(strategies="concurrent", max_chain_size=1, least_gain_percent=0.0)
-    with stage_runner(built, lanes=1) as runner:
+    with stage_runner(branching_built, lanes=1) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, plain_choice(kernels.graph))
         found = find_schedules(prices, {"ios": limits}, lists={"list": "ios"})
@@ -107,11 +105,10 @@ def test_next_to_nothing_is_not_worth_a_race(
 @pytest.mark.slow
 @pytest.mark.parametrize("least_gain_percent", [0.0, 99.0])
 def test_stages_that_can_gain_too_little_are_not_searched(
-    branching, least_gain_percent: float
+    branching_built, least_gain_percent: float
 ) -> None:
     """Neither are lists made, nor is greedy order raced; the report says so."""
-    built = build_model(*branching, "llvm", name="branching")
-    with stage_runner(built, lanes=2) as runner:
+    with stage_runner(branching_built, lanes=2) as runner:
         kernels = MeasuredKernels(runner, options=MEASURE)
         prices = StagePrices(kernels, measure_operators(kernels).choice())
         limits = {"ios": SearchOptions(least_gain_percent=least_gain_percent)}

@@ -26,6 +26,9 @@ SHAPE = (1, 8, 32, 32)
 BRANCHES = 4
 
 
+TARGET = "llvm -opt-level=0"
+
+
 def wide_then_wider():
     """Sums of branches that each grow in the middle, once few and once many."""
     value = relay.var("data", shape=SHAPE)
@@ -52,7 +55,7 @@ def wide_then_wider():
 
 @pytest.fixture(scope="module")
 def built():
-    return build_model(*wide_then_wider(), "llvm")
+    return build_model(*wide_then_wider(), TARGET)
 
 
 def racer(built, schedule):
@@ -138,7 +141,7 @@ def test_tune_keeps_the_limit_and_says_what_sequential_order_needs(tmp_path):
         compare=CompareOptions(rounds=9, min_repeat_ms=0.1),
     )
     tune = partial(
-        tvm_ios.tune, mod, params, "llvm", lanes=2, database=tmp_path / "p", options=options
+        tvm_ios.tune, mod, params, TARGET, lanes=2, database=tmp_path / "p", options=options
     )
     report = tune(memory_limit_mb=1).report()
     assert report.sequential_arena_bytes <= report.arena_bytes <= 1e6

@@ -16,6 +16,7 @@ from tvm import relay
 from tests.stock import stock_executor
 from tvm_ios.relay.extract import Extraction, extract
 from tvm_ios.relay.prepare import PreparedModule, prepare
+from tvm_ios.relay.transforms.layout_text import without_layout_text
 
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 """LLVM need not optimise what runs once."""
@@ -124,7 +125,7 @@ class Nets:
         self, module: tvm.IRModule, params: dict[str, Any] | None, *inputs: np.ndarray
     ) -> list[np.ndarray]:
         """Outputs of plain TVM, built as users build."""
-        with tvm.transform.PassContext(opt_level=3):
+        with without_layout_text(), tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target=self.target, params=params)
         return self.run(factory, *inputs)
 

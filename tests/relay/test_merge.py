@@ -161,7 +161,7 @@ def test_channels_last(nets, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layout", ["NCHW", pytest.param("NHWC", marks=pytest.mark.full)])
 def test_float16(nets, layout):
     module, params = parallel_convolutions(nets, CASES["1x1 and 3x3"])
     conversion = Conversion(desired_layout=layout, mixed_precision=True)
@@ -171,7 +171,7 @@ def test_float16(nets, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layout", [pytest.param("NCHW", marks=pytest.mark.full), "NHWC"])
 def test_whole_numbers(nets, layout):
     read, written = (
         StoredType(dtype="uint8", scale=scale, zero_point=zero)

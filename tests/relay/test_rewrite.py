@@ -81,7 +81,11 @@ def test_the_module_survives_json(partitioned, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    # Awkward dataflow, below, is sequential and greedy.
+    [pytest.param(name, marks=pytest.mark.full if name in NAMES[:2] else ()) for name in NAMES],
+)
 def test_plain_tvm_runs_the_module(nets, partitioned, name):
     _, module = partitioned[name]
     data, expected = nets.expected()
@@ -173,8 +177,8 @@ def test_the_merged_convolution_is_the_concatenation(nets, batch):
     data = nets.random_input(module)
     (expected,) = nets.reference(module, params, data)
     staged = build(partitioned, nets.target)
-    for outputs in (nets.stock(partitioned, None, data), nets.run(staged.factory, data)):
-        np.testing.assert_allclose(outputs[0], expected, rtol=1e-4, atol=1e-5)
+    (actual,) = nets.run(staged.factory, data)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     plan = lower_plan(staged.graph, staged.placements, lanes=2)
     verify_plan(plan)
     assert len(plan.launches) == len(extraction.calls) - 2
@@ -191,7 +195,7 @@ def test_in_another_order_it_is_not(nets):
     assert "concatenate_0" in names
     data = nets.random_input(module)
     (expected,) = nets.reference(module, params, data)
-    (actual,) = nets.stock(partitioned, None, data)
+    (actual,) = nets.run(build(partitioned, nets.target).factory, data)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 

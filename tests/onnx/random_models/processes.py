@@ -21,11 +21,11 @@ _MOST_SECONDS = 300
 
 
 def few_of_all(seed: int) -> list[int]:
-    """Numbers of few models in which each operator is, of two that begin with each.
+    """Numbers of few models in which each operator is, of three that begin with each.
 
     Taken one after another: the one with the most operators that none before has, for its size.
     """
-    drawn = {number: _drawn(seed, number) for number in range(2 * len(drawable()))}
+    drawn = {number: _drawn(seed, number) for number in range(3 * len(drawable()))}
     operators = {number: each.operators for number, each in drawn.items() if each}
     left = {name for names in operators.values() for name in names}
     numbers = []

@@ -10,7 +10,6 @@ from tvm import relay
 from tests.stock import stock_outputs
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.errors import ModelError
-from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form
 from tvm_ios.relay.layouts.places import convolutions_of
@@ -49,10 +48,13 @@ def model():
     return tvm.IRModule.from_expr(value), params
 
 
-def output_of(mod, params=None):
-    values = np.random.default_rng(1).uniform(-1, 1, (1, 3, 8, 8)).astype("float32")
-    with tvm_pipeline():
-        return stock_outputs(relay.build(mod, TARGET, params=params), x=values)[0]
+@pytest.fixture(scope="module")
+def output_of(reference_build):
+    def output(mod, params=None):
+        values = np.random.default_rng(1).uniform(-1, 1, (1, 3, 8, 8)).astype("float32")
+        return stock_outputs(reference_build(mod, params, TARGET), x=values)[0]
+
+    return output
 
 
 def layouts_in(mod) -> tuple[str, ...]:
@@ -61,13 +63,13 @@ def layouts_in(mod) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def expected():
+def expected(output_of):
     return output_of(*model())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("letters", ["LLLLL", "BBBBB", "LBLBB", "BLBLL"])
-def test_it_computes_the_same(letters, expected):
+def test_it_computes_the_same(letters, expected, output_of):
     layouts = tuple(CHANNELS_LAST if each == "L" else BLOCKS for each in letters)
     mod, told = in_form(*model(), ImageForm(layouts=layouts), TARGET)
     # A transposed convolution in one piece is a function of its own.
@@ -77,7 +79,7 @@ def test_it_computes_the_same(letters, expected):
 
 
 @pytest.mark.slow
-def test_a_transposed_convolution_written_anew_has_a_layout_of_its_own(expected):
+def test_a_transposed_convolution_written_anew_has_a_layout_of_its_own(expected, output_of):
     layouts = (BLOCKS,) * 4 + (CHANNELS_LAST,)
     mod, told = in_form(*model(), ImageForm(written=(0,), layouts=layouts), TARGET)
     assert layouts_in(mod) == layouts

@@ -142,8 +142,8 @@ def test_upsampling_is_a_resize() -> None:
 )
 def test_other_rules_are_those_of_stock_tvm(rule: tuple[str, str], named: dict[str, Any]) -> None:
     data = random(1, 3, 6, 8)
-    for size in ((13, 21), (4, 3)):
-        assert_as_stock(resize(data, size, rule, **named), data)
+    # More rows and fewer columns.
+    assert_as_stock(resize(data, (13, 3), rule, **named), data)
 
 
 @pytest.mark.slow  # two kernels each

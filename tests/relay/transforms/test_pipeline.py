@@ -7,6 +7,7 @@ from tvm import relay
 from tvm.ir.instrument import PassTimingInstrument
 from tvm.ir.transform import PassContext
 
+from tests.relay.test_prepare import shared_twice
 from tests.relay.transforms.test_fold import constants
 from tvm_ios.models.nasnet import nasnet_small
 from tvm_ios.models.randwire import randwire_small
@@ -16,11 +17,14 @@ from tvm_ios.relay.transforms.layout_text import without_layout_text
 from tvm_ios.relay.transforms.pipeline import optimize
 
 
-def check_same(module, params, target, *, disabled=(), level=3):
-    """Our pipeline gives what TVM's gives: the same code, the same bits in the constants."""
+def check_same(module, params, target, *, disabled=(), level=3, left_out=()):
+    """Our pipeline gives what TVM's gives: the same code, the same bits in the constants.
+
+    ``left_out`` are passes that ours is to leave out by itself.
+    """
     target = tvm.target.Target.canon_multi_target_and_host(target)[0]
     ours = optimize(module, params, target, opt_level=level, disabled=disabled)
-    with tvm_pipeline(opt_level=level, disabled=disabled):
+    with without_layout_text(), tvm_pipeline(opt_level=level, disabled=[*disabled, *left_out]):
         expected, rest = relay.optimize(module, target=target, params=dict(params))
     tvm.ir.assert_structural_equal(ours.module, expected, map_free_vars=True)
     assert dict(ours.params) == dict(rest)
@@ -33,12 +37,12 @@ def check_same(module, params, target, *, disabled=(), level=3):
     return ours
 
 
-def batch_norms(nets):
-    """Convolutions with batch norm, one of them depthwise, and a dense layer."""
+def batch_norms(nets, *groups):
+    """Convolutions with batch norm, in these numbers of groups, and a dense layer."""
     data = relay.var("data", shape=(1, 16, 8, 8))
     value = data
-    for name, groups in (("a", 1), ("b", 16)):
-        value = nets.conv(value, name, 16, (3, 3), (1, 1), groups=groups, activation=None)
+    for name, number in zip("ab", groups, strict=False):
+        value = nets.conv(value, name, 16, (3, 3), (1, 1), groups=number, activation=None)
         statistics = [relay.var(f"{name}_{kind}", shape=(16,)) for kind in "gbmv"]
         value = relay.nn.relu(relay.nn.batch_norm(value, *statistics)[0])
     flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(value))
@@ -50,15 +54,19 @@ def batch_norms(nets):
     }
 
 
+def one_cell(_nets):
+    """A cell of NASNet."""
+    return nasnet_small(num_cells=1)
+
+
 @pytest.mark.slow(1)
-@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_branches_come_out_as_from_tvm(nets, batch):
-    check_same(*nets.branching(batch), nets.target)
+def test_branches_come_out_as_from_tvm(nets):
+    check_same(*nets.branching(3), nets.target)
 
 
 @pytest.mark.slow
 def test_batch_norms_come_out_as_from_tvm(nets):
-    check_same(*batch_norms(nets), nets.target)
+    check_same(*batch_norms(nets, 1, 16), nets.target)
 
 
 @pytest.mark.parametrize("level", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
@@ -71,7 +79,7 @@ def test_other_levels_come_out_as_from_tvm(nets, level):
     "target", ["llvm", pytest.param("llvm -mcpu=skylake-avx512", marks=pytest.mark.full)]
 )
 def test_batch_norms_come_out_as_from_tvm_for_other_targets(nets, target):
-    check_same(*batch_norms(nets), target)
+    check_same(*batch_norms(nets, 1), target)
 
 
 @pytest.mark.slow
@@ -88,7 +96,7 @@ def test_batch_norms_come_out_as_from_tvm_for_other_targets(nets, target):
     ],
 )
 def test_without_a_pass_modules_come_out_as_from_tvm(nets, disabled):
-    check_same(*batch_norms(nets), nets.target, disabled=[disabled])
+    check_same(*batch_norms(nets, 1), nets.target, disabled=[disabled])
 
 
 def test_nothing_is_folded_where_the_caller_disables_folding(nets):
@@ -114,7 +122,7 @@ def test_no_marker_of_a_gate_stays_where_the_caller_has_no_choice_of_layouts(net
 @pytest.mark.slow
 def test_passes_that_the_caller_requires_run_once_and_in_order(nets):
     with PassContext(opt_level=1, required_pass=["FoldConstant", "AlterOpLayout", "FuseOps"]):
-        check_same(*batch_norms(nets), nets.target)
+        check_same(*batch_norms(nets, 1), nets.target)
 
 
 @pytest.mark.slow(1)
@@ -129,7 +137,7 @@ def test_instruments_of_the_caller_see_the_whole_pipeline(nets):
 
 @pytest.mark.slow(1)
 def test_weights_that_are_inputs_are_not_folded(nets):
-    module, _ = batch_norms(nets)
+    module, _ = batch_norms(nets, 1, 16)
     check_same(module, {}, nets.target)
 
 
@@ -137,21 +145,18 @@ def test_weights_that_are_inputs_are_not_folded(nets):
 def test_a_gpu_gets_the_same_as_from_tvm(nets):
     if not tvm.runtime.enabled("cuda"):
         pytest.skip("this TVM has no CUDA code generator")
-    check_same(*batch_norms(nets), "cuda -arch=sm_80")
+    check_same(*batch_norms(nets, 16), "cuda -arch=sm_80")
 
 
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [squeezenet, randwire_small])
 def test_networks_come_out_as_from_tvm(nets, network):
-    with without_layout_text():  # TVM takes half the time
-        check_same(*network(), nets.target)
+    check_same(*network(), nets.target)
 
 
-@pytest.mark.slow
-def test_networks_that_would_grow_come_out_as_without_the_pass(nets):
-    module, params = nasnet_small(num_cells=1)
-    target = tvm.target.Target.canon_multi_target_and_host(nets.target)[0]
-    assert optimize(module, params, target, opt_level=3).unshares
-    with without_layout_text():
-        check_same(module, params, nets.target, disabled=["SimplifyExpr"])
+@pytest.mark.slow(1)
+@pytest.mark.parametrize("network", [shared_twice, pytest.param(one_cell, marks=pytest.mark.full)])
+def test_networks_that_would_grow_come_out_as_without_the_pass(nets, network):
+    module, params = network(nets)
+    assert check_same(module, params, nets.target, left_out=["SimplifyExpr"]).unshares

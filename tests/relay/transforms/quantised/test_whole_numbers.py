@@ -24,6 +24,8 @@ from tvm_ios.relay.transforms.quantised.whole_numbers import in_numbers
 from tvm_ios.support.exact_bits import exact_bits
 
 VNNI, PLAIN = "llvm -mcpu=cascadelake", "llvm -mcpu=core-avx2"
+QUICK = f"{PLAIN} -opt-level=0"
+"""Target of what runs once, on any processor."""
 STORED = StoredType(dtype="uint8", scale=0.05, zero_point=120)
 OTHER = StoredType(dtype="int8", scale=0.1, zero_point=-20)
 SHAPE = (1, 16, 8, 8)
@@ -228,20 +230,20 @@ NETWORKS = {
 }
 
 
-@pytest.mark.slow(1)
-@pytest.mark.parametrize("target", [VNNI, PLAIN])
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_kernels_compute_what_the_model_says(name, target):
+def test_kernels_compute_what_the_model_says(name, reference_build):
     body = relay.tanh(NETWORKS[name](fake_quantize(data(), STORED)))
     values = np.random.default_rng(1).uniform(-6, 6, SHAPE).astype("float32")
-    prepared = prepare(module_of(body), None, target)
-    (found,) = stock_outputs(build(prepared.module, "llvm -mcpu=core-avx2").factory, x=values)
-    with tvm.transform.PassContext(opt_level=1):
-        (wanted,) = stock_outputs(relay.build(module_of(body), target="llvm"), x=values)
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    stock = reference_build(module_of(body), None, QUICK, opt_level=1)
+    (wanted,) = stock_outputs(stock, x=values)
+    for target in (VNNI, PLAIN):
+        prepared = prepare(module_of(body), None, target)
+        (found,) = stock_outputs(build(prepared.module, QUICK).factory, x=values)
+        np.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=target)
 
 
-def test_factors_that_a_run_tells_are_made_in_front_of_products():
+def test_factors_that_a_run_tells_are_made_in_front_of_products(reference_build):
     x, scale, zero = (
         data(),
         relay.var("scale", shape=()),
@@ -264,6 +266,6 @@ def test_factors_that_a_run_tells_are_made_in_front_of_products():
         "zero": np.uint8(7),
     }
     prepared = prepare(module_of(body), None, VNNI)
-    (ours,) = stock_outputs(build(prepared.module, "llvm -mcpu=core-avx2").factory, **values)
-    (theirs,) = stock_outputs(relay.build(module_of(body), target="llvm"), **values)
+    (ours,) = stock_outputs(build(prepared.module, QUICK).factory, **values)
+    (theirs,) = stock_outputs(reference_build(module_of(body), None, QUICK), **values)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
