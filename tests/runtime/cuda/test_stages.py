@@ -66,7 +66,7 @@ def test_tuning_keeps_a_schedule_on_several_streams(cuda_stand_in, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "backend", [pytest.param("autotvm", marks=pytest.mark.full), "auto_scheduler"]
+    "backend", ["autotvm", pytest.param("auto_scheduler", marks=pytest.mark.full)]
 )
 def test_kernels_are_tuned_by_tvm(cuda_stand_in, tmp_path, backend):
     if backend == "auto_scheduler" and shutil.which("nvcc") is None:
