@@ -41,6 +41,9 @@ from tvm_ios.plan.merge_effects import View
 from tvm_ios.plan.placement import ConcatView, Placement, SliceView
 from tvm_ios.support.stage_gate import GrantedStage, JobProgress, StageNeed
 
+# What is imported while tests are collected stays, so nobody looks through it for garbage. Later
+# the collector looks seldom: most of what it would look at are graphs that a test holds on to.
+gc.disable()
 # All are read when TVM or the compile cache is first used, so they are set before any test module
 # is imported. A user's cache and profile database must not decide what a test sees. Workers of
 # pytest-xdist share the cache of the session that started them.
@@ -112,6 +115,8 @@ def pytest_collection_finish() -> None:
     """What was imported is no garbage: nobody has to look through TVM's modules again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 class _Scheduling(LoadScopeScheduling):

@@ -208,7 +208,9 @@ def test_steps_of_our_weights_are_found():
 
 
 @pytest.mark.slow(10)
-@pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize(
+    "number", [0, 1, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3))]
+)
 def test_random_quantised_graphs(number):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     from tests.onnx.random_models.quantised_judging import judged

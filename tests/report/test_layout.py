@@ -130,14 +130,14 @@ def test_members_of_a_merged_stage_stand_side_by_side(graph, schedule):
 
 
 @pytest.mark.slow
-def test_a_thousand_operators_can_be_laid_out():
+def test_hundreds_of_operators_can_be_laid_out():
     graph = OperatorGraph(
         "large",
         tuple(
             op(f"relu{i}", *sorted({max(i - 1 - i % 3, 0), max(i - 5, 0)} if i else []))
-            for i in range(1000)
+            for i in range(300)
         ),
     )
     schedule = greedy_schedule(graph)
     layout = lay_out(graph, schedule)
-    assert len(layout.boxes) == 1000
+    assert len(layout.boxes) == 300

@@ -120,7 +120,9 @@ def network(model):
         padding = (kernel // 2, kernel // 2)
         return op.nn.relu(op.nn.conv2d(value, weights[-1], padding=padding, **sizes))
 
-    if model == "small":
+    if model == "one":
+        result = convolution(data, 3, 16, 16)
+    elif model == "small":
         first = [
             convolution(data, 1, 16, 16),
             convolution(data, 3, 16, 16),

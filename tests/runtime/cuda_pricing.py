@@ -168,11 +168,7 @@ def kernels_tuned(network_name, database_folder, backend):
         tuning=backend,
         tuning_records=log,
         options=_quickly(
-            kernels=tvm_ios.TuningOptions(
-                trials=1,
-                time_budget_s=10 if backend == "autotvm" else None,  # a server for each task
-                min_repeat_ms=0,
-            )
+            kernels=tvm_ios.TuningOptions(trials=1, time_budget_s=None, min_repeat_ms=0)
         ),
     )
     records = read_records(log).records

@@ -62,7 +62,7 @@ def test_small_randwire_expectations(golden, one_block, lazy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("lazy", [pytest.param(False, marks=pytest.mark.full), True])
 def test_every_randwire_expectation(golden, one_block, lazy):
     _check_expectations(golden, one_block, "randwire", lazy, largest=99)
 
@@ -196,7 +196,10 @@ NASNET = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", NASNET)
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(each, marks=pytest.mark.full) if each in (2, 4) else each for each in NASNET],
+)
 @pytest.mark.slow
 def test_nasnet_counts(nasnet, one_block, part):
     states, rows = NASNET[part]
@@ -273,7 +276,7 @@ def test_randwire_stage_3_unpruned(golden, one_block):
         pytest.param(2, "paper", 2980514, "3.234e+23", marks=pytest.mark.full),
         pytest.param(3, "paper", 3560808, 118464662394143512150016, marks=pytest.mark.full),
         (4, "master", 921106, "2.634e+24"),
-        (4, "paper", 4121123, "3.33e+24"),
+        pytest.param(4, "paper", 4121123, "3.33e+24", marks=pytest.mark.full),
     ],
 )
 def test_randwire_unpruned(golden, one_block, part, rule, transitions, schedules):

@@ -55,7 +55,7 @@ def test_nasnet_prices_a_fifth_at_most(nasnet, one_block, part):
 
 @pytest.mark.slow
 def test_nasnet_cell_in_plain_python(nasnet, one_block):
-    graph, model = nasnet.graph(4)
+    graph, model = nasnet.graph(1)
     lazy, all_of_them = _both_ways(graph, model, one_block, native=False)
     assert 5 * lazy < all_of_them
 
@@ -322,9 +322,9 @@ def test_prices_that_shorten_nothing_come_to_an_end(golden, one_block, monkeypat
         def predicted(self, graph, stages):
             return [price * 93 // 100 for price in recorded.cost_model.price(graph, stages)]
 
-    found = _predicted_search(Predicted(model), recorded.graph, one_block)
+    found = _predicted_search(Predicted(model), recorded.graph, one_block, max_group_size=2)
     monkeypatch.setattr(lazy, "PATIENCE", 10**9)
-    patient = _predicted_search(Predicted(model), recorded.graph, one_block)
+    patient = _predicted_search(Predicted(model), recorded.graph, one_block, max_group_size=2)
     assert found.priced < patient.priced
     assert found.latency_ns <= 1.02 * patient.latency_ns
 
@@ -332,7 +332,7 @@ def test_prices_that_shorten_nothing_come_to_an_end(golden, one_block, monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize("native", [False, True])
 def test_a_hurried_search_looks_at_every_block_before_it_is_stopped(golden, native):
-    recorded = golden["randwire"][1].parts[3]
+    recorded = golden["randwire"][1].parts[4]
     places = range(len(recorded.graph))
     middle = len(places) // 2
     halves = Partition(
@@ -346,7 +346,7 @@ def test_a_hurried_search_looks_at_every_block_before_it_is_stopped(golden, nati
         return search_ios(
             recorded.graph,
             _Predicting(recorded.cost_model),
-            SearchOptions(native=native),
+            SearchOptions(native=native, max_group_size=2),
             should_stop=lambda: next(questions, None) is None,
             hurried=hurried,
             partition=halves,

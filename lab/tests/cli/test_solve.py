@@ -163,8 +163,9 @@ def test_a_part_of_a_thousand_operators(capsys, tmp_path, wide):
     (part,) = answer["parts"]
     assert part["cost"] <= part["sequential_cost"]
     assert "were split into" in part["notes"][0]
-    text = _solve(capsys, _write(tmp_path, _part(succ)), "--lazy", "--max-num-groups", 3)
-    assert "note on part 0: 1000 operators" in text
+    if not wide:
+        text = _solve(capsys, _write(tmp_path, _part(succ)), "--lazy", "--max-num-groups", 3)
+        assert "note on part 0: 1000 operators" in text
 
 
 def _fails(capsys, *arguments):

@@ -54,7 +54,7 @@ def test_published_latencies_have_the_published_means():
         "Inception V3",
         "SqueezeNet",
         pytest.param("RandWire", marks=[pytest.mark.slow, pytest.mark.full]),
-        pytest.param("NasNet-A", marks=pytest.mark.slow),
+        pytest.param("NasNet-A", marks=[pytest.mark.slow, pytest.mark.full]),
     ],
 )
 def test_five_schedules_are_as_fast_as_published_and_in_that_order(tmp_path, network):

@@ -175,36 +175,6 @@ def test_an_onnx_file_is_a_network_of_its_own(tmp_path, capsys):
     assert "'ways' is no NAME=FILE" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_network_is_built_exported_and_run_by_a_worker(tmp_path, capsys):
-    from tvm_ios_lab.peers.build import builds_of
-    from tvm_ios_lab.peers.export import main as export
-    from tvm_ios_lab.peers.ours import main as build
-    from tvm_ios_lab.peers.peer import Peer, contestants
-    from tvm_ios_lab.peers.worker import Worker
-
-    recipe = tmp_path / "hasty.toml"
-    recipe.write_text(f'{HASTY}[precision]\ndtype = "bfloat16"\n'.replace("time_budget = 3", ""))
-    place = ("--folder", str(tmp_path), "--networks", "dcgan:2")  # the fewest kernels
-    assert export(place) == 0
-    words = (*place, "--kernels", f"hasty={recipe}", "--lanes", "1")
-    assert build(words) == 0
-    assert build(words) == 0
-    assert "hasty: built before" in capsys.readouterr().out
-    folder = tmp_path / "dcgan_bs2"
-    builds = builds_of(folder)
-    assert builds[0].schedule == "sequential"
-    assert sum(build.kept for build in builds) == 1
-    assert {build.precision for build in builds} == {"bfloat16"}
-    for who in contestants((Peer.OURS,), 2, builds=builds):
-        worker = Worker(who, folder, sys.executable)
-        try:
-            assert worker.prepared(120).relative_error < 0.05
-            assert worker.time_ns(2, warm_up=True) > 0
-        finally:
-            worker.close()
-
-
 def test_contestants_are_our_builds_and_what_reads_such_inputs(tmp_path):
     from tvm_ios_lab.peers.peer import Peer, contestants
 
@@ -238,7 +208,7 @@ def test_several_networks_have_a_joint_build_and_a_file_each(tmp_path):
 
 
 @pytest.mark.slow
-def test_several_networks_are_built_as_one_and_run_together(tmp_path):
+def test_networks_are_built_alone_and_as_one_and_run_by_a_worker(tmp_path, capsys):
     from tvm_ios_lab.peers.build import builds_of
     from tvm_ios_lab.peers.import_onnx import main as import_onnx
     from tvm_ios_lab.peers.ours import main as build
@@ -249,21 +219,37 @@ def test_several_networks_are_built_as_one_and_run_together(tmp_path):
     for name in ("one", "other"):
         words = (f"{name}={model}", "--folder", str(tmp_path), "--input-shapes", "x:[1,8,6,6]")
         assert import_onnx(words) == 0
-    recipe = tmp_path / "hasty.toml"
-    recipe.write_text(HASTY)
-    words = ("--folder", str(tmp_path), "--kernels", f"hasty={recipe}", "--lanes", "1")
-    assert build([*words, "--networks", "one", "other", "one+other"]) == 0
-    folder = tmp_path / "one+other_bs1"
-    forms = (Peer.OURS, Peer.OURS_JOINT)
-    every = contestants(forms, 1, builds=builds_of(folder)[:1], several=True)
-    assert [who.peer for who in every] == list(forms)
-    for who in every:
+    place = ("--folder", str(tmp_path), "--lanes", "1", "--networks")
+
+    def built(name, text, *networks):
+        (tmp_path / name).write_text(text)
+        assert build([*place, *networks, "--kernels", f"{name}={tmp_path / name}"]) == 0
+        return builds_of(tmp_path / f"{networks[-1]}_bs1")
+
+    def is_right(who, folder, error):
         worker = Worker(who, folder, sys.executable)
         try:
-            assert worker.prepared(120).relative_error < 1e-5
+            assert worker.prepared(120).relative_error < error
             assert worker.time_ns(2, warm_up=True) > 0
         finally:
             worker.close()
+
+    joint = built("hasty", HASTY, "one", "other", "one+other")[:1]
+    forms = (Peer.OURS, Peer.OURS_JOINT)
+    every = contestants(forms, 1, builds=joint, several=True)
+    assert [who.peer for who in every] == list(forms)
+    for who in every:
+        is_right(who, tmp_path / "one+other_bs1", 1e-5)
+    assert "hasty: built before" not in capsys.readouterr().out
+    built("hasty", HASTY, "one")
+    assert "hasty: built before" in capsys.readouterr().out
+    low = f'{HASTY}[precision]\ndtype = "bfloat16"\n'.replace("time_budget = 3", "")
+    builds = [each for each in built("low", low, "other") if each.kernels == "low"]
+    assert builds[0].schedule == "sequential"
+    assert sum(each.kept for each in builds) == 1
+    assert {each.precision for each in builds} == {"bfloat16"}
+    (who,) = contestants((Peer.OURS,), 1, builds=builds[:1])
+    is_right(who, tmp_path / "other_bs1", 0.05)
 
 
 def test_what_was_measured_is_measured_again_when_something_is_newer(tmp_path):

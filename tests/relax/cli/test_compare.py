@@ -21,20 +21,21 @@ model.export_library(sys.argv[2])
 """
 
 
-@pytest.fixture
-def of_relax(tmp_path):
+@pytest.fixture(scope="module")
+def of_relax(tmp_path_factory):
     """A small network of Relax in a file; the model lies beside it."""
-    onnx.save(branches(), tmp_path / "net.onnx")
+    folder = tmp_path_factory.mktemp("relax")
+    onnx.save(branches(), folder / "net.onnx")
     model = tvm_ios.compile_schedule(*tvm_ios.from_onnx(branches()), TARGET, lanes=1)
-    model.export_library(tmp_path / "relax.so")
-    return tmp_path / "relax.so"
+    model.export_library(folder / "relax.so")
+    return folder / "relax.so"
 
 
 @pytest.mark.slow(20)
 def test_files_of_both_tvms_take_turns(of_relax, run_python, tmp_path, capfd):
     of_relay = tmp_path / "relay.so"
     around = {CHOICE_VARIABLE: "auto", "TVM_NUM_THREADS": "1"}
-    made = run_python("-c", OF_RELAY, tmp_path / "net.onnx", of_relay, **around)
+    made = run_python("-c", OF_RELAY, of_relax.with_name("net.onnx"), of_relay, **around)
     if made.returncode:
         pytest.skip(f"no TVM with Relay: {made.stderr.strip().splitlines()[-1]}")
     assert is_of_relax(of_relax)

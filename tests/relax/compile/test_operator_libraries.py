@@ -158,7 +158,9 @@ def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
 
 
 @pytest.mark.slow(3)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[] if n < 3 else pytest.mark.full) for n in range(6)]
+)
 def test_random_networks_have_the_same_bits_in_any_order(seed):
     mod, value = random_network(seed)
     model = build_model(mod, None, TARGET, libraries=ONEDNN)
@@ -204,6 +206,7 @@ def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(net
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("network", ["squeezenet"], indirect=True)
 def test_a_partitioned_module_keeps_its_calls_when_it_is_saved(network):
     model, value, _ = network
     compiled = lower_schedule(model, greedy_schedule(model.graph), lanes=2)

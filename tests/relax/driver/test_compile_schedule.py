@@ -28,6 +28,12 @@ def block():
     return mod, value, prepared.extraction.graph, answer
 
 
+@pytest.fixture(scope="module")
+def found(block):
+    """The block with oneDNN."""
+    return build_model(block[0], None, TARGET, libraries=(OnednnLibrary(),))
+
+
 @pytest.mark.slow
 def test_a_known_schedule(block):
     mod, value, graph, answer = block
@@ -43,9 +49,8 @@ def test_a_known_schedule(block):
 
 @pytest.mark.slow(2)
 @pytest.mark.parametrize("libraries", [None, ()])
-def test_a_schedule_of_another_layout_with_calls(block, libraries):
+def test_a_schedule_of_another_layout_with_calls(block, found, libraries):
     mod, value, _, answer = block
-    found = build_model(mod, None, TARGET, libraries=(OnednnLibrary(),))
     operators = enumerate(found.graph.operators)
     convolutions = tuple(index for index, each in operators if each.kind.startswith("conv2d"))
     rows = (LibraryOperators("onednn", convolutions[:2]),)

@@ -49,10 +49,21 @@ def two_convolutions():
     return mod, value, answers(mod, value)[0]
 
 
+def two_branches():
+    """Three convolutions, of which one may run beside the others, and a value."""
+    network = Network(1, 8, 8, 8)
+
+    def body(net: Network) -> relax.Var:
+        branches = [net.conv(net.x, 4, 1), net.conv(net.conv(net.x, 4, 1), 8, 3)]
+        return net.emit(relax.op.concat(branches, axis=1))
+
+    return network.build(body), network.value()
+
+
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory):
-    """An Inception block tuned without libraries: race, value, the virtual machine's answer."""
-    mod, value = inception_block()
+    """Two branches tuned without libraries: race, value, the virtual machine's answer."""
+    mod, value = two_branches()
     database = tmp_path_factory.mktemp("prices") / "profiles.sqlite"
     call = TuneCall(mod=mod, target=TARGET, lanes=2, database=database, options=OWN_KERNELS)
     return tune_race(call), value, answers(prepare(mod, None, TARGET).module, value)[0]
@@ -126,7 +137,7 @@ def test_thorough_needs_no_kernel_tuner_in_relax():
 
 @pytest.mark.slow(3)
 def test_prices_are_kept_for_equal_calls(tmp_path):
-    mod, _ = inception_block()
+    mod, _ = two_branches()
     call = {"lanes": 2, "database": tmp_path / "profiles.sqlite", "options": OPTIONS}
     first = tvm_ios.tune(mod, None, TARGET, **call).report()
     again = tvm_ios.tune(mod, None, TARGET, **call).report()
@@ -136,7 +147,7 @@ def test_prices_are_kept_for_equal_calls(tmp_path):
 
 @pytest.mark.slow
 def test_quick_predicts_instead_of_measuring(tmp_path):
-    mod, value = inception_block()
+    mod, value = two_branches()
     options = replace(
         OWN_KERNELS,
         measure=replace(OPTIONS.measure, predict=True),

@@ -9,8 +9,8 @@ import pytest
 import tvm
 
 import tvm_ios
-from tests.relax.driver.test_tune import OWN_KERNELS, ran
-from tests.relax.networks import TARGET, Network, answers, inception_block
+from tests.relax.driver.test_tune import OWN_KERNELS, ran, two_branches
+from tests.relax.networks import TARGET, Network, answers
 from tvm_ios.cli.main import main
 from tvm_ios.driver.kept.tune_call import TuneCall
 from tvm_ios.driver.tune import tune_race
@@ -29,7 +29,7 @@ def tune(mod, decisions, database):
 def peers(tmp_path_factory):
     """Decisions of a list on one lane, exported from a compiled file."""
     folder = tmp_path_factory.mktemp("peer")
-    mod, _ = inception_block()
+    mod, _ = two_branches()
     graph = tvm_ios.compile_schedule(mod, None, TARGET, lanes=1, options=OWN_KERNELS).graph
     listed = replace(sequential_schedule(graph), home_lanes=(0,) * len(graph))
     compiled = tvm_ios.compile_schedule(
@@ -43,7 +43,7 @@ def peers(tmp_path_factory):
 
 @pytest.mark.slow(2)
 def test_they_race_on_the_kernels_of_here(peers, tmp_path):
-    mod, value = inception_block()
+    mod, value = two_branches()
     call = TuneCall(
         mod=mod,
         target=TARGET,
@@ -69,6 +69,6 @@ def test_those_of_another_model_are_told_and_the_call_goes_on(peers, tmp_path):
 
 
 def test_files_that_cannot_be_read_end_the_call_at_once(tmp_path):
-    mod, _ = inception_block()
+    mod, _ = two_branches()
     with pytest.raises(ArtifactError, match=r"cannot read no\.json"):
         tune(mod, ["no.json"], tmp_path / "db")

@@ -25,6 +25,7 @@ from tvm_ios.models.transformer import TransformerBuilder
             {"num_cells": 1},
             0.1371162,
             0.1755778,
+            marks=pytest.mark.full,
             id="nasnet",
         ),
         pytest.param(

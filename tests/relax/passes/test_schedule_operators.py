@@ -39,7 +39,11 @@ def net():
 
 @pytest.mark.slow(3)
 @pytest.mark.parametrize(
-    ("scheduler", "make"), [("greedy", greedy_schedule), ("sequential", sequential_schedule)]
+    ("scheduler", "make"),
+    [
+        ("greedy", greedy_schedule),
+        pytest.param("sequential", sequential_schedule, marks=pytest.mark.full),
+    ],
 )
 def test_baselines(net, scheduler, make):
     mod, params, value = net

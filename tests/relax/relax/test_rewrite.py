@@ -97,7 +97,9 @@ def test_stages_become_functions():
 
 
 @pytest.mark.slow(5)
-@pytest.mark.parametrize("make", [greedy_schedule, sequential_schedule])
+@pytest.mark.parametrize(
+    "make", [greedy_schedule, pytest.param(sequential_schedule, marks=pytest.mark.full)]
+)
 def test_schedules_travel_with_the_module(net, make):
     prepared, value = net
     schedule = replace(make(prepared.extraction.graph), latency_ns=12, priced_by="guess")

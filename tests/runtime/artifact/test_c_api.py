@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 
@@ -57,10 +57,11 @@ def printed(*words):
 
 @pytest.fixture(scope="module")
 def built(folder):
-    """Compiles a C file with what ``tvm-ios c-api`` prints, without a warning."""
+    """Compiles a C file with what ``tvm-ios c-api`` prints, once, without a warning."""
 
+    @cache
     def build(source, *flags, compiler="cc"):
-        program = folder / Path(source).stem
+        program = folder / "-".join((Path(source).stem, compiler, *flags))
         words = [compiler, *flags, "-O2", "-Wall", "-Wextra", "-Werror", str(source)]
         done = subprocess.run(
             [*words, *printed("c-api"), "-o", str(program)],

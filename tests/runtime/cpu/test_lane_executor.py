@@ -109,7 +109,7 @@ def test_bit_equal_to_stock(load_built, place_built, seed, level, schedule):
 @pytest.mark.parametrize(
     "examples",
     [
-        pytest.param(10, marks=pytest.mark.slow(4)),
+        pytest.param(5, marks=pytest.mark.slow(4)),
         pytest.param(100, marks=[pytest.mark.full, pytest.mark.slow(25)]),
     ],
 )

@@ -39,7 +39,9 @@ def test_one_launch_replays_what_was_captured(cuda_stand_in, lanes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4])
-@pytest.mark.parametrize("model", ["squeezenet", "nasnet_small"])
+@pytest.mark.parametrize(
+    "model", [pytest.param("squeezenet", marks=pytest.mark.full), "nasnet_small"]
+)
 def test_networks_are_captured_in_order(cuda_stand_in, model, lanes):
     check_replays(cuda_stand_in.run("graph", model, lanes=lanes))
 

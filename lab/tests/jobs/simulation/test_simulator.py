@@ -121,7 +121,7 @@ def golden(scenario):
 @pytest.mark.parametrize(
     "scenario",
     [
-        name if scenario.jobs < 8 else pytest.param(name, marks=pytest.mark.slow)
+        name if scenario.jobs < 8 else pytest.param(name, marks=pytest.mark.full)
         for name, scenario in SCENARIOS.items()
         if scenario.jobs <= 100
     ],

@@ -51,7 +51,11 @@ def _window(net, x, channels, chooser):
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[] if n < 3 else pytest.mark.slow(3)) for n in range(18)]
+    "seed",
+    [
+        pytest.param(n, marks=[] if n < 3 else pytest.mark.slow(3) if n < 9 else pytest.mark.full)
+        for n in range(18)
+    ],
 )
 def test_our_loops_compute_what_tvms_do(seed):
     mod, value = _network(seed)
