@@ -241,7 +241,8 @@ def test_an_exported_model_is_loaded_back(
 
 
 @pytest.mark.slow
-def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> None:
+def test_merged_stages_are_priced_compiled_and_right(branching_net, database: Path) -> None:
+    net = branching_net
     steps: list[Progress] = []
     tuned = net.tune(
         database=database,
@@ -258,10 +259,10 @@ def test_merged_stages_are_priced_compiled_and_right(net, database: Path) -> Non
 
 
 @pytest.mark.slow
-def test_merges_that_pad_kernels_are_not_even_searched(net, database: Path) -> None:
+def test_merges_that_pad_kernels_are_not_even_searched(branching_net, database: Path) -> None:
     possible = {}
     for padded in (True, False):
-        tuned = net.tune(
+        tuned = branching_net.tune(
             lanes=1,
             database=database,
             options=replace(
@@ -292,10 +293,14 @@ class _InterruptError(KeyboardInterrupt):
 
 
 @pytest.mark.slow
-def test_an_interrupt_keeps_what_was_priced(
+def test_an_interrupt_keeps_what_was_priced_and_leaves_the_best_so_far(
     net, tuned: tvm_ios.CompiledModel, tmp_path: Path
 ) -> None:
+    best: list[tvm_ios.CompiledModel] = []
+
     def interrupt(step: Progress) -> None:
+        if step.model is not None:
+            best.append(step.model)
         if step.phase == "search" and (step.done or 0) > 0:
             raise _InterruptError
 
@@ -303,6 +308,7 @@ def test_an_interrupt_keeps_what_was_priced(
     with pytest.raises(_InterruptError) as caught:
         net.tune(progress=interrupt, **options)
     assert any("prices.sqlite" in note for note in caught.value.__notes__)
+    net.assert_close(best[-1])
     resumed = net.tune(**options).report()
     assert resumed.from_database > 0
     assert tuned.report().from_database == 0
@@ -361,7 +367,6 @@ def test_a_time_budget_of_nothing_is_sequential_order_as_it_is_built(net, tmp_pa
 
 @pytest.mark.slow
 def test_models_come_early_and_get_better(net, tmp_path: Path) -> None:
-    """Each runs; the listener of an interrupted call has the best so far."""
     steps: list[Progress] = []
     tuned = net.tune(database=tmp_path / "prices.sqlite", options=QUICK, progress=steps.append)
     told = [step for step in steps if step.model is not None]
@@ -370,19 +375,6 @@ def test_models_come_early_and_get_better(net, tmp_path: Path) -> None:
     for step in told:
         net.assert_close(step.model)
     assert not tuned.interim
-
-    best: list[tvm_ios.CompiledModel] = []
-
-    def interrupt(step: Progress) -> None:
-        if step.model is not None:
-            best.append(step.model)
-        if step.phase == "search":
-            raise _InterruptError
-
-    given = {"database": tmp_path / "others.sqlite", "options": QUICK}
-    with pytest.raises(_InterruptError):
-        net.tune(progress=interrupt, **given)
-    net.assert_close(best[-1])
 
 
 @pytest.mark.slow

@@ -111,24 +111,6 @@ def test_tuned_networks_compute_the_same_and_report_their_tasks(
 
 
 @pytest.mark.slow
-def test_tuned_kernels_race_against_the_best_schedules_of_untuned_ones(
-    fork, log, tmp_path, monkeypatch, reference_build
-):
-    def always_tuned(builds, _call):
-        return BuildChoice(kept=list(builds)[-1], notes=(), certain=True)
-
-    monkeypatch.setattr("tvm_ios.tuning.tuned_kernels.choose_build", always_tuned)
-    model = tune(fork, tmp_path, tuning_records=[log])
-    report = model.report()
-    # With one lane a concurrent schedule is sequential order in another guise, and races too.
-    assert "greedy, untuned kernels" in report.comparison.names
-    untuned = report.kept in UNTUNED
-    found = MissingReason.NOT_FASTER if untuned else RecordFormat.AUTOTVM
-    assert [kernel.found for kernel in report.records.kernels] == [found, found]
-    np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kept", [pytest.param(0, marks=pytest.mark.full), -1])
 def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept):
     def choose(builds, _call):
@@ -156,17 +138,22 @@ def test_what_won_once_is_not_raced_again(fork, log, tmp_path, monkeypatch, kept
     ],
 )
 def test_records_are_in_force_where_the_kernels_that_have_them_are_kept(
-    fork, log, tmp_path, monkeypatch, kept, found
+    fork, log, tmp_path, monkeypatch, reference_build, kept, found
 ):
+    """Tuned kernels race against the best schedules of untuned ones."""
     monkeypatch.setattr(
         "tvm_ios.tuning.tuned_kernels.choose_build",
         lambda builds, _call: BuildChoice(kept=list(builds)[-1], notes=(), certain=True),
     )
     choice = Choice(kept=kept, outcome=Outcome.FASTER, reason="asked for")
     monkeypatch.setattr("tvm_ios.profile.last_race.choose", lambda *_: choice)
-    report = tune(fork, tmp_path, tuning_records=[log]).report()
+    model = tune(fork, tmp_path, tuning_records=[log])
+    report = model.report()
     assert report.kept is kept
+    # With one lane a concurrent schedule is sequential order in another guise, and races too.
+    assert "greedy, untuned kernels" in report.comparison.names
     assert [kernel.found for kernel in report.records.kernels] == [found, found]
+    np.testing.assert_allclose(*outputs(model, fork, reference_build), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ model = {models}
 target = "llvm -mcpu=core-avx2 -opt-level=0"
 lanes = 1
 [base]
-build = {{pad_channels = false}}
+build = {{pad_channels = false, libraries = []}}
 measure = {{repeat = 2, max_repeat = 2, min_repeat_ms = 0.05}}
 compare = {{rounds = 6, min_repeat_ms = 0.5}}
 """
