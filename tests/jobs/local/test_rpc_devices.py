@@ -67,7 +67,7 @@ async def until_profile_of(run, task):
             and task in status.stage
         ):
             return
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("planted_folder")

@@ -622,6 +622,7 @@ def test_after_kill_9_at_most_a_batch_is_lost_and_nothing_is_repeated(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_it_and_no_worker_is_left(project_root, tmp_path):
     log = tmp_path / "interrupted.json"
     tuner = start_tuner(project_root, log, 16)
