@@ -403,16 +403,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     # Enough for all candidates on a busy machine: what is cut would be measured by the next call.
     words += ["--database", tmp_path / "p.sqlite", "--time-budget", 60]
     words += ["--tuning", "autotvm", "--records", log, "--trials", 1, "--number", 1, "--repeat", 1]
-    words += [
-        "--min-repeat-ms",
-        0,
-        "--libraries",
-        "none",
-        "-v",
-        "--config",
-        tmp_path / "brief.toml",
-    ]
-    (tmp_path / "brief.toml").write_text("measure = {repeat = 1, max_repeat = 1}\n")
+    words += ["--min-repeat-ms", 0, "--libraries", "none", "-v"]
     page = tmp_path / "net.html"
     assert tune(*words, "--report", page) == 0
     shown = capsys.readouterr()
@@ -435,7 +426,7 @@ def test_a_model_is_tuned_into_a_file_and_not_again(model, tmp_path, capsys):
     assert "autotvm: 0 candidates" in capsys.readouterr().out
     assert log.read_text() == records
     # The records alone, without tuning.
-    assert tune(*words[:13], "--libraries", "none", "-v", "--records", log, *words[-2:]) == 0
+    assert tune(*words[:13], "--libraries", "none", "-v", "--records", log) == 0
     assert "tuned kernels" in capsys.readouterr().out
 
 

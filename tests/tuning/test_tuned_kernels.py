@@ -16,7 +16,6 @@ from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
-from tvm_ios.cost.measured import MeasureOptions
 from tvm_ios.errors import OptionError, RecordError
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
@@ -41,7 +40,6 @@ UNTUNED = (
     Contestant.UNTUNED_IOS,
     Contestant.UNTUNED_IOS_LIST,
 )
-MEASURE = MeasureOptions(repeat=2, max_repeat=2, min_repeat_ms=0.05)
 BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
 
@@ -66,7 +64,6 @@ def tune(network, tmp_path, kernels=None, **arguments):
         options=TuneOptions(
             search=SearchOptions(least_gain_percent=0.0),  # one lane has nothing to gain
             build=BuildOptions(libraries=()),
-            measure=MEASURE,
             compare=BRIEF,
             kernels=kernels or TuningOptions(),
         ),
@@ -340,7 +337,7 @@ def test_a_call_with_records_keeps_bfloat16_or_says_so(fork, log, tmp_path, monk
         database=tmp_path / "prices.sqlite",
         precision="bfloat16",
         tuning_records=log,
-        options=TuneOptions(measure=MEASURE, compare=BRIEF, build=BuildOptions(pad_channels=False)),
+        options=TuneOptions(compare=BRIEF),
     )
     report = model.report()
     assert report.story.precision.is_low == (model.schedule.low is not None)
