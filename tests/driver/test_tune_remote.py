@@ -134,33 +134,33 @@ def test_kernels_and_stages_are_measured_on_one_device(fork, loopback_tracker, t
 
 
 def test_a_server_killed_while_it_prices_costs_nothing_but_an_error(
-    fork, start_rpc_server, tmp_path
+    branching, start_rpc_server, tmp_path
 ):
     def kill(step: Progress) -> None:
         if step.phase == "search" and (step.done or 0) > 0:
             device.kill()
 
     with start_rpc_server("doomed") as device, pytest.raises(CostError) as caught:
-        tune(fork, device, tmp_path, progress=kill)
+        tune(branching, device, tmp_path, progress=kill)
     message = str(caught.value)
     assert "key 'doomed' of the RPC tracker at host '127.0.0.1'" in message
     assert "prices so far are kept" in message
     (kept,) = devices_of_prices(tmp_path).values()
     assert kept > 0
     with start_rpc_server("doomed") as device:
-        report = tune(fork, device, tmp_path).report()
+        report = tune(branching, device, tmp_path).report()
         assert report.from_database > 0
         assert device.becomes_free()
 
 
-def test_an_interrupt_gives_the_device_back(fork, start_rpc_server, tmp_path):
+def test_an_interrupt_gives_the_device_back(branching, start_rpc_server, tmp_path):
     def interrupt(step: Progress) -> None:
         if step.phase == "search" and (step.done or 0) > 0:
             raise KeyboardInterrupt
 
     with start_rpc_server("patient") as device:
         with pytest.raises(KeyboardInterrupt) as caught:
-            tune(fork, device, tmp_path, progress=interrupt)
+            tune(branching, device, tmp_path, progress=interrupt)
         assert any("measured prices are kept" in note for note in caught.value.__notes__)
         assert device.becomes_free()
 
