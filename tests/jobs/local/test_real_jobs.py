@@ -65,11 +65,10 @@ def run_jobs(tmp_path, text):
 
 
 def test_two_networks_are_tuned_on_one_core(folder, network, tmp_path, capsys):
-    brief = QUICK.replace("trials = 2", "trials = 1")
     status = run_jobs(
         tmp_path,
-        f'[[job]]\nname = "whole"\n{network}{brief}'
-        f'[[job]]\nname = "soon"\n{network}sla_ms = 1e6\n{brief}'
+        f'[[job]]\nname = "whole"\n{network}{QUICK}'
+        f'[[job]]\nname = "soon"\n{network}sla_ms = 1e6\n{QUICK}'
         '[[job]]\nname = "none"\nmodel = "no_such_network"\n',
     )
     told = capsys.readouterr()
@@ -101,7 +100,7 @@ def test_two_networks_are_tuned_on_one_core(folder, network, tmp_path, capsys):
 
     # The same file has nothing left to do but what failed.
     capsys.readouterr()
-    assert run_jobs(tmp_path, f'[[job]]\nname = "whole"\n{network}{brief}') == 0
+    assert run_jobs(tmp_path, f'[[job]]\nname = "whole"\n{network}{QUICK}') == 0
     assert "done before: whole" in capsys.readouterr().err
 
 
