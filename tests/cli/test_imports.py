@@ -66,7 +66,7 @@ def imports_of(words, run_python, **environment):
 @pytest.mark.slow
 def test_a_second_tuning_imports_nothing_heavy(run_python, model, tmp_path):
     words = ["tune", str(model), "--params", str(tmp_path / "net.params")]
-    words += ["--target", "llvm -opt-level=0"]
+    words += ["--target", "llvm -opt-level=0", "--effort", "quick"]
     words += ["--lanes", "1", "--output", str(tmp_path / "net.so")]
     where = {"TVM_IOS_CACHE_DIR": str(tmp_path / "cache"), "TVM_IOS_KEPT_MIB": "64"}
     assert "tvm" in imports_of(words, run_python, **where)[1]

@@ -96,7 +96,9 @@ def test_a_daemon_is_asked(folder, project_root, capsys, tmp_path):
     assert "job 'third' has no log" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sent", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM, signal.SIGKILL]
+)
 def test_a_run_that_is_ended_goes_on(folder, project_root, capsys, sent):
     with serving(project_root, "run", 5, "a", "b") as run:
         await_jobs(capsys, folder, lambda jobs: jobs["a"]["trials"] and jobs["b"]["trials"])

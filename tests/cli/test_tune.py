@@ -226,6 +226,7 @@ def test_open_dimensions_are_told_before_tvm_is_loaded(tmp_path, run_python, pro
 def test_an_onnx_file_is_tuned_into_a_library(tmp_path, monkeypatch, capsys):
     path, output = write_two_ways(tmp_path), tmp_path / "out.so"
     words = ["--database", tmp_path / "p.sqlite", "--target", TARGET, "--lanes", 1]
+    words += ["--effort", "quick"]
     assert tune(path, "--batch-size", 2, "--output", output, *words) == 0
     assert f"wrote {output}" in capsys.readouterr().out
     with tvm_ios.load(output) as executor:
@@ -470,7 +471,7 @@ def test_a_second_call_prints_the_same_and_that_it_is_kept(
     monkeypatch.delenv("TVM_IOS_KEPT_MIB")
     output, page = tmp_path / "net.so", tmp_path / "net.html"
     words = [model, "--params", tmp_path / "net.params", "--target", TARGET, "--output", output]
-    words += ["--lanes", 1, "-v", "--report", page]
+    words += ["--lanes", 1, "--effort", "quick", "-v", "--report", page]
     assert tune(*words) == 0
     first, told = capsys.readouterr().out.splitlines(), page.read_text()
     for path in (output, page):

@@ -12,7 +12,10 @@ import tvm
 
 import tvm_ios
 from tests.stock import stock_executor
+from tests.tuning.conftest import shared_processes, sharing
 from tvm_ios import BuildOptions, TuneOptions
+
+__all__ = ["EXACT", "TARGET", "Net", "shared_processes", "sharing"]
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 EXACT = TuneOptions(build=BuildOptions(exact=True))
@@ -67,7 +70,13 @@ def make_net(reference_build: Callable[..., Any]) -> Callable[..., Net]:
 
 
 @pytest.fixture(scope="session")
-def net(branching: tuple[tvm.IRModule, dict[str, Any]], make_net: Callable[..., Net]) -> Net:
+def net(fork: tuple[tvm.IRModule, dict[str, Any]], make_net: Callable[..., Net]) -> Net:
+    return make_net(*fork)
+
+
+@pytest.fixture(scope="session")
+def branching_net(branching: tuple[tvm.IRModule, dict[str, Any]], make_net: Any) -> Net:
+    """Two levels of branches, with convolutions that may merge."""
     return make_net(*branching)
 
 

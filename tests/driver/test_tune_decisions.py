@@ -83,14 +83,14 @@ def test_they_are_kept_where_they_win(net, peers, clocked, tmp_path, given_ns, w
 
 
 @pytest.mark.slow
-def test_those_of_another_model_are_told_and_the_call_goes_on(net, fork, tmp_path):
-    other = tvm_ios.compile_schedule(*fork, TARGET, lanes=1)
-    other.export_library(tmp_path / "fork.so")
+def test_those_of_another_model_are_told_and_the_call_goes_on(net, branching, tmp_path):
+    other = tvm_ios.compile_schedule(*branching, TARGET, lanes=1)
+    other.export_library(tmp_path / "other.so")
     model = net.tune(
-        lanes=1, database=tmp_path / "p.sqlite", options=QUICK, decisions=[tmp_path / "fork.so"]
+        lanes=1, database=tmp_path / "p.sqlite", options=QUICK, decisions=[tmp_path / "other.so"]
     )
     (line,) = model.report().given
-    assert "fork.so: does not race: its model has another structure" in line
+    assert "other.so: does not race: its model has another structure" in line
 
 
 @pytest.mark.parametrize(

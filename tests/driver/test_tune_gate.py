@@ -1,12 +1,8 @@
-"""``tune`` as a job: the stages it passes a gate for, and how it goes on after kill -9."""
+"""``tune`` as a job: the stages it passes a gate for, and how it goes on where it ended."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,17 +16,10 @@ from tvm_ios import BuildOptions, TuneOptions
 from tvm_ios.support.stage_gate import StageKind, gated_by
 from tvm_ios.tuning.options import TuningOptions
 
-ROOT = Path(__file__).resolve().parents[2]
 TARGET = "llvm -mcpu=core-avx2 -opt-level=0"
 KERNELS = TuningOptions(trials=4, number=1, repeat=1, min_repeat_ms=0, tuner="grid")
 BUILD = BuildOptions(libraries=())
 OPTIONS = TuneOptions(measure=MEASURE, compare=COMPARE, build=BUILD, kernels=KERNELS)
-JOB = """
-import sys
-from pathlib import Path
-from tests.driver.test_tune_gate import tuned
-tuned(Path(sys.argv[1]))
-"""
 
 
 def two_branches():
@@ -54,7 +43,7 @@ def two_branches():
     }
 
 
-def tuned(folder):
+def tuned(folder, **given):
     """What a job does, with its log and its database in a folder."""
     return tvm_ios.tune(
         *two_branches(),
@@ -64,24 +53,23 @@ def tuned(folder):
         database=folder / "prices.sqlite",
         lanes=1,
         options=OPTIONS,
+        **given,
     )
 
 
 @pytest.mark.slow
-def test_a_job_killed_while_it_tunes_kernels_goes_on_from_its_log(recording_gate, tmp_path):
+@pytest.mark.usefixtures("shared_processes")
+def test_a_job_ended_while_it_tunes_kernels_goes_on_from_its_log(recording_gate, tmp_path):
     log = tmp_path / "autotvm.log"
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-    job = subprocess.Popen([sys.executable, "-c", JOB, str(tmp_path)], env=environment, cwd=ROOT)
-    try:
-        deadline = time.monotonic() + 300
-        while not log.exists() or log.read_bytes().count(b"\n") < 2:
-            assert time.monotonic() < deadline, "the job wrote no record"
-            assert job.poll() is None
-            time.sleep(0.02)
-    finally:
-        job.kill()
-        job.wait()
+
+    def interrupt(step):
+        if step.phase == "tune" and (step.done or 0) >= 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, progress=interrupt)
     before = measured(log)
+    assert before
 
     gate = recording_gate()
     with gated_by(gate):

@@ -18,6 +18,7 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 
 pytestmark = pytest.mark.slow(10)
+HERE = f"{host_target()} -opt-level=0"  # LLVM need not optimise what runs a few times
 BYTES = replace(QUICK, build=replace(QUICK.build, libraries=None))
 
 
@@ -28,7 +29,7 @@ def quantised(make_net):
 
 def tune(net, folder, options=BYTES, **given):
     given = {"database": folder / "p.sqlite", "lanes": 2, "options": options, **given}
-    return tvm_ios.tune(net.mod, net.params, host_target(), **given)
+    return tvm_ios.tune(net.mod, net.params, HERE, **given)
 
 
 def test_what_is_kept_is_exported_shown_and_decides_elsewhere(quantised, tmp_path, capsys):

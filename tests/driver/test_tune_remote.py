@@ -20,7 +20,6 @@ from tvm_ios.errors import CostError, OptionError, TuningError
 from tvm_ios.host import default_lanes, processor_name
 from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.machine_mode import ModeOptions
-from tvm_ios.models import nasnet_small
 from tvm_ios.search.baselines import sequential_schedule
 from tvm_ios.support.progress import Progress
 
@@ -63,17 +62,17 @@ def devices_of_prices(folder: Path) -> dict[str, int]:
     return dict(rows)
 
 
-def test_prices_of_a_device_are_its_own_and_kept(branching, loopback_tracker, tmp_path):
-    model = tune(branching, loopback_tracker, tmp_path, lanes=1)
+def test_prices_of_a_device_are_its_own_and_kept(fork, loopback_tracker, tmp_path):
+    model = tune(fork, loopback_tracker, tmp_path, lanes=1)
     report = model.report()
     assert report.measured > 0
     assert any("raced on the device with key 'loopback'" in note for note in report.notes)
     name = f"{processor_name()}, RPC key loopback"
     assert devices_of_prices(tmp_path) == {name: report.measured}
     # Nothing is measured twice, and nothing of it is a price of this machine.
-    again = tune(branching, loopback_tracker, tmp_path, lanes=1).report()
+    again = tune(fork, loopback_tracker, tmp_path, lanes=1).report()
     assert (again.measured, again.from_database) == (0, report.measured)
-    here = tune(branching, None, tmp_path, lanes=1).report()
+    here = tune(fork, None, tmp_path, lanes=1).report()
     assert here.from_database == 0
     assert set(devices_of_prices(tmp_path)) == {name, processor_name()}
     assert loopback_tracker.becomes_free()
@@ -103,13 +102,12 @@ def test_a_tracker_without_the_device_is_named(branching, bare_tracker, tmp_path
         tune(branching, bare_tracker, tmp_path)
 
 
-def test_a_real_network_is_scheduled_on_a_device(loopback_tracker, tmp_path):
-    network = nasnet_small(filters=16, size=8, num_cells=1)
+def test_a_network_is_scheduled_on_lanes_of_a_device(branching, loopback_tracker, tmp_path):
     options = replace(QUICK, search=SearchOptions(list_only=True))
-    model = tune(network, loopback_tracker, tmp_path, options=options)
+    model = tune(branching, loopback_tracker, tmp_path, options=options)
     assert model.plan.lanes <= default_lanes()
-    order = tvm_ios.compile_schedule(*network, TARGET, schedule=sequential_schedule(model.graph))
-    image = {"data": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype("float32")}
+    order = tvm_ios.compile_schedule(*branching, TARGET, schedule=sequential_schedule(model.graph))
+    image = {"data": np.random.default_rng(0).standard_normal((1, 16, 8, 8)).astype("float32")}
     np.testing.assert_allclose(output(model, image), output(order, image), rtol=1e-4, atol=1e-5)
     assert set(devices_of_prices(tmp_path)) == {f"{processor_name()}, RPC key loopback"}
     assert loopback_tracker.becomes_free()
@@ -168,10 +166,10 @@ def test_an_interrupt_gives_the_device_back(branching, start_rpc_server, tmp_pat
 
 
 def test_the_command_prices_on_the_device_too(
-    branching, loopback_tracker, tmp_path, monkeypatch, capsys
+    fork, loopback_tracker, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    mod, params = branching
+    mod, params = fork
     (tmp_path / "net.json").write_text(tvm.ir.save_json(mod))
     (tmp_path / "net.params").write_bytes(tvm.runtime.save_param_dict(params))
     (tmp_path / "quick.toml").write_text("measure = {repeat = 1, max_repeat = 1}\n")

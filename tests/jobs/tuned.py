@@ -15,7 +15,7 @@ from tvm_ios.jobs.tune_work import TuneWork
 CONFIG = {
     "tuning": {"backend": "autotvm", "trials": 2, "repeat": 1, "min_repeat_ms": 1},
     "search": {"max_group_size": 1},
-    "build": {"pad_channels": False},
+    "build": {"pad_channels": False, "libraries": []},
     "compare": {"rounds": 6},
 }
 CANDIDATES = 6

@@ -56,13 +56,11 @@ def saved(fork, folder):
 
 
 @pytest.fixture(scope="module")
-def log(fork, folder):
+def log(fork, folder, sharing):
     """Two candidates of every kernel of the fork."""
-    path = folder / "known.log"
-    mod, params = fork
-    AutoTvmBackend().tune(
-        mod, params, tvm.target.Target(TARGET), path, replace(QUICK.kernels, trials=2)
-    )
+    path, options = folder / "known.log", replace(QUICK.kernels, trials=2)
+    with sharing():
+        AutoTvmBackend().tune(*fork, tvm.target.Target(TARGET), path, options)
     return path
 
 
@@ -249,6 +247,7 @@ def test_a_level_that_known_records_meet_needs_no_tuning(fork, log, folder, monk
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_level_out_of_reach_is_told(fork, log, folder, monkeypatch):
     monkeypatch.setattr(tune_to_level, "logs_in", lambda: (log,))
     made = chain(folder).from_model(fork)
@@ -294,6 +293,7 @@ def test_a_chain_measures_on_a_device_of_a_tracker(fork, loopback_tracker, image
     assert device.becomes_free()  # nothing holds it between the verbs
 
 
+@pytest.mark.full  # a chain from a model of the caller goes the whole way in make test
 @pytest.mark.slow
 def test_a_benchmark_network_goes_the_whole_way(folder):
     made = SimpleTVM(database=folder / "prices.sqlite", options=QUICK)

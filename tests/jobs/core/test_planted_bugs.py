@@ -76,7 +76,9 @@ BUGS = {
 PLACES = {
     "two profiles on a device": "a core and a GPU",
     "nothing is kept for who is too old": "two cores, one is the device",
-    "cores are kept for lost devices": "a core and a GPU",
+    "nobody grows too old": "one core",
+    "cores are kept for lost devices": "one core",
+    "a late release counts": "one core",
     "nobody waits for re-pins": "two cores, one is the device",
 }
 """Machines that show what takes hundreds of examples among all machines and policies."""

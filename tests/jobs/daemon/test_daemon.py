@@ -30,6 +30,13 @@ from tvm_ios_lab.jobs.simulation.mock_work import MockWork, measured_batches, st
 
 pytestmark = pytest.mark.slow
 COMPUTING = (StageKind.SEARCH, StageKind.BUILD, StageKind.PROFILE, StageKind.UPDATE)
+ALL_OR_TWO = [
+    pytest.param(
+        kind, marks=() if kind in (StageKind.BUILD, StageKind.PROFILE) else pytest.mark.full
+    )
+    for kind in COMPUTING
+]
+"""Stages that hold cores alone, and those that measure; in full tests all."""
 PROFILES = (2, 6)
 """Places of the profiles of a job of two batches."""
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
@@ -75,7 +82,7 @@ def test_workers_run_nothing_of_the_working_directory(run_daemon):
     run_daemon(act)
 
 
-@pytest.mark.parametrize("kind", COMPUTING, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", ALL_OR_TWO, ids=str)
 def test_a_killed_worker_measures_only_its_batch_again(run_daemon, folder, kind):
     async def act(run):
         slow = {f"{kind.value}_s": 0.5}
@@ -285,22 +292,13 @@ def start_daemon(folder, project_root):
     return start
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"),
-    [
-        pytest.param(
-            kind,
-            4 + at,
-            marks=() if kind in (StageKind.BUILD, StageKind.PROFILE) else pytest.mark.full,
-        )
-        for at, kind in enumerate(COMPUTING)
-    ],
-    ids=str,
-)
-def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind, place):
+@pytest.mark.parametrize("kind", ALL_OR_TWO, ids=str)
+def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind):
+    place = 4 + COMPUTING.index(kind)
     daemon = start_daemon(f"{kind.value}_s")
     while len(stage_begins(folder.jobs / "a")) <= place:
         assert daemon.poll() is None
+        time.sleep(0.01)
     daemon.kill()
     daemon.wait()
     assert start_daemon(f"{kind.value}_s").wait(LONG_S) == 0
@@ -318,6 +316,7 @@ def test_nothing_outlives_a_killed_daemon_and_nothing_is_lost(folder, start_daem
         daemon = start()
         while measured < wanted:
             assert daemon.poll() is None
+            time.sleep(0.01)
             measured = sum(len(measured_batches(folder.jobs / name)) for name in "ab")
         daemon.kill()
         daemon.wait()

@@ -30,7 +30,7 @@ model = {models}
 target = "llvm -mcpu=core-avx2 -opt-level=0"
 lanes = 1
 [base]
-build = {{pad_channels = false}}
+build = {{pad_channels = false, libraries = []}}
 measure = {{repeat = 2, max_repeat = 2, min_repeat_ms = 0.05}}
 compare = {{rounds = 6, min_repeat_ms = 0.5}}
 """
@@ -112,6 +112,7 @@ def test_an_interrupted_grid_says_what_goes_on(grid_of, tmp_path, monkeypatch):
     assert note.endswith(f"to go on, run: tvm-ios grid run --retry '{path}'")
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_grid_goes_on(grid_of, ending, tmp_path, project_root):
     path = grid_of("nowhere", "net.json")

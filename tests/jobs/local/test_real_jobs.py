@@ -38,6 +38,7 @@ min_repeat_ms = 1
 max_group_size = 1
 [job.build]
 pad_channels = false
+libraries = []
 [job.compare]
 rounds = 6
 """

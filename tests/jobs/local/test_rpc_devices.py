@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.runs import CORES, LONG_S, processes_of
+from tests.jobs.runs import CORES, LONG_S, mock_order, processes_of
 from tests.jobs.tuned import CONFIG, assert_all_measured_once, tuned_order
 from tests.rpc_processes import HOST, server_process, tracker_process
 from tvm_ios.jobs.core.events import DeviceBack, DeviceLost, StageReleased
@@ -56,14 +56,18 @@ def free_port():
         return taken.getsockname()[1]
 
 
-async def until_stage_of(run, task, kind=StageKind.PROFILE):
+async def until_profile_of(run, task):
     """Wait until the job computes in a stage with this in its name."""
     while True:
         status = run.status("job")
         assert not status.state.ended, status
-        if status.cores and status.stage.startswith(kind.value) and task in status.stage:
+        if (
+            status.cores
+            and status.stage.startswith(StageKind.PROFILE.value)
+            and task in status.stage
+        ):
             return
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("planted_folder")
@@ -84,7 +88,7 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
 ):
     async def act(run, first):
         run.daemon.submit([order])
-        await until_stage_of(run, task)
+        await until_profile_of(run, task)
         lost = asyncio.ensure_future(run.until(lambda event: isinstance(event, DeviceLost)))
         first.kill()
         assert await lost == DeviceLost("board")
@@ -105,14 +109,15 @@ def test_a_killed_server_loses_nothing_and_is_taken_back(
     assert not processes_of(folder)
 
 
-@pytest.mark.parametrize("task", [pytest.param("conv2d", marks=pytest.mark.full), "search"])
+@pytest.mark.full  # batches move in tests of tuners, a session comes back in make test
+@pytest.mark.parametrize("task", ["conv2d", "search"])
 def test_what_a_lost_board_leaves_goes_to_another_that_is_alike(
     run_daemon, folder, order, tmp_path, start_rpc_server, elsewhere, task
 ):
     async def act(run, boards):
         spec = replace(order.spec, device="")
         run.daemon.submit([replace(order, spec=spec)])
-        await until_stage_of(run, task)
+        await until_profile_of(run, task)
         lost = run.status("job").device
         boards[lost].kill()
         await run.daemon.all_ended()
@@ -131,10 +136,13 @@ def test_what_a_lost_board_leaves_goes_to_another_that_is_alike(
 
 
 def test_two_jobs_share_a_board(run_daemon, fork, order, tmp_path, start_rpc_server):
+    """One prices stages while the other one tunes kernels."""
     other = tuned_order(fork, tmp_path, name="other", key="board")
     # Threads are the board's, and a profile takes one core here all the same.
-    tuning = CONFIG["tuning"] | {"threads": len(CORES) + 1}
+    tuning = CONFIG["tuning"] | {"trials": 1, "threads": len(CORES) + 1}
     other = replace(other, work=replace(other.work, config=CONFIG | {"tuning": tuning}))
+    prices = {name: table for name, table in CONFIG.items() if name != "tuning"}
+    order = replace(order, work=replace(order.work, config=prices))
 
     async def act(run):
         run.daemon.submit([order, other])
@@ -167,15 +175,17 @@ def test_one_of_two_boards_under_one_key_is_lost_and_comes_back(start_rpc_server
         asyncio.run(act(first))
 
 
-def test_a_job_waits_for_a_device_that_is_not_there_yet(
-    run_daemon, order, bare_tracker, start_rpc_server
-):
+def test_a_job_waits_for_a_device_that_is_not_there_yet(run_daemon, bare_tracker, start_rpc_server):
+    job = mock_order("job")
+    spec = replace(job.spec, device="board", kind=DeviceKind.RPC, key="board")
+
     async def act(run):
-        run.daemon.submit([order])
+        run.daemon.submit([replace(job, spec=spec)])
         while run.status("job").waits_for != "device board, which is lost":
             assert not run.status("job").state.ended
             await asyncio.sleep(0.01)
         with start_rpc_server("board"):
-            await until_stage_of(run, "conv2d", StageKind.BUILD)
+            await run.daemon.all_ended()
+        assert run.status("job").state is JobState.DONE
 
     run_daemon(act, machine=machine_with(bare_tracker))

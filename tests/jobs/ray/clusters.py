@@ -74,8 +74,8 @@ def unmarked() -> Iterator[None]:
 
 
 @contextmanager
-def running_cluster(project_root) -> Iterator[RayCluster]:
-    """A head, and the nodes ``a`` and ``b``."""
+def running_cluster(project_root, names="ab") -> Iterator[RayCluster]:
+    """A head, and nodes with these names of a letter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(project_root))
         patch.setenv("RAY_worker_niceness", "0")
@@ -90,7 +90,7 @@ def running_cluster(project_root) -> Iterator[RayCluster]:
         )
         ours = RayCluster(cluster)
         try:
-            for name, core in zip("ab", (CORES[0], CORES[-1]), strict=True):
+            for name, core in zip(names, (CORES[0], CORES[-1]), strict=False):
                 ours.add(name, core)
             yield ours
         finally:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def main(folder):
     workers.HEAD_SILENT_S = 2.0
-    with running_cluster(ROOT) as cluster:
+    with running_cluster(ROOT, "a") as cluster:
 
         async def act(run):
             run.daemon.submit([ORDER])

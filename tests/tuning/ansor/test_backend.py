@@ -43,16 +43,6 @@ TARGET = resolve_target(f"{host_target()} -opt-level=0")
 QUICK = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 BATCH = 4
 """Candidates that TVM measures at a time on two cores."""
-LITTLE = 16
-"""Candidates that Ansor breeds for each one that it measures."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _little_evolution():
-    """How well Ansor searches is no concern of these tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ansor_run, "POPULATION", LITTLE)
-        yield
 
 
 def one_convolution():
@@ -87,10 +77,17 @@ def candidates(log):
     return [(record.workload, record.candidate()) for record in records.records]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stock_output(reference_build):
     """What TVM gives without records."""
-    return lambda mod, params, value: run_stock(reference_build(mod, params, TARGET), mod, value)
+    built = {}
+
+    def output(mod, params, value):
+        if mod not in built:
+            built[mod] = reference_build(mod, params, TARGET)
+        return run_stock(built[mod], mod, value)
+
+    return output
 
 
 def run_stock(library, mod, value):
@@ -141,9 +138,19 @@ def branching_tasks(branching):
 
 
 @pytest.fixture(scope="module")
-def tasks_with_merges(branching):
-    extra = merged_modules(build_model(*branching, TARGET).extraction)
-    return extract_tasks(*branching, TARGET, extra_modules=extra, cores=2)
+def fork_built(fork):
+    return build_model(*fork, TARGET)
+
+
+@pytest.fixture(scope="module")
+def fork_tasks(fork):
+    return extract_tasks(*fork, TARGET, cores=2)
+
+
+@pytest.fixture(scope="module")
+def tasks_with_merges(fork, fork_built):
+    extra = merged_modules(fork_built.extraction)
+    return extract_tasks(*fork, TARGET, extra_modules=extra, cores=2)
 
 
 # Tasks
@@ -167,25 +174,25 @@ def test_tasks_come_once_each_the_most_work_first(branching_tasks):
 
 
 @pytest.mark.slow
-def test_kernels_of_merges_are_tasks_too(branching_tasks, tasks_with_merges):
-    known = {one.workload for one in branching_tasks}
+def test_kernels_of_merges_are_tasks_too(fork_tasks, tasks_with_merges):
+    known = {one.workload for one in fork_tasks}
     weights = {one.workload: one.weight for one in tasks_with_merges}
     assert weights.keys() > known
-    assert all(weights[one.workload] == one.weight for one in branching_tasks)
+    assert all(weights[one.workload] == one.weight for one in fork_tasks)
 
 
 @pytest.mark.slow
 def test_a_merged_stage_is_compiled_with_the_record_of_its_task(
-    branching, tasks_with_merges, tmp_path, stock_output
+    fork, tasks_with_merges, tmp_path, stock_output
 ):
     log = tmp_path / "merged.json"
     write_candidates(log, tasks_with_merges)
-    value = random_input(branching[0])
+    value = random_input(fork[0])
     with Spy([log]) as spy, ansor_context():
-        tuned = build_model(*branching, TARGET)
+        tuned = build_model(*fork, TARGET)
         got = output_of(tuned, merging_first_level(tuned.graph), value)
     assert not spy.misses
-    assert np.allclose(got, stock_output(*branching, value), rtol=1e-4, atol=1e-4)
+    assert np.allclose(got, stock_output(*fork, value), rtol=1e-4, atol=1e-4)
 
 
 def test_a_gpu_need_not_be_there():
@@ -206,28 +213,27 @@ def test_a_cpu_task_is_for_the_threads_asked_for():
 
 @pytest.mark.slow
 def test_records_change_kernels_and_nothing_else(
-    branching, branching_tasks, tmp_path, stock_output
+    fork, fork_built, fork_tasks, tmp_path, stock_output
 ):
-    log = tmp_path / "branching.json"
-    write_candidates(log, branching_tasks)
-    value = random_input(branching[0])
-    plain = build_model(*branching, TARGET)
+    log = tmp_path / "fork.json"
+    write_candidates(log, fork_tasks)
+    value = random_input(fork[0])
     with AnsorBackend().applied([log]):
-        tuned = build_model(*branching, TARGET)
+        tuned = build_model(*fork, TARGET)
     heavy = ("conv2d", "pool", "concatenate", "relu")
-    assert [o.workload for o in plain.graph.operators if o.kind in heavy] == [
+    assert [o.workload for o in fork_built.graph.operators if o.kind in heavy] == [
         o.workload for o in tuned.graph.operators if o.kind in heavy
     ]
-    assert plain.extraction.views == tuned.extraction.views
+    assert fork_built.extraction.views == tuned.extraction.views
     got = output_of(tuned, greedy_schedule(tuned.graph), value)
-    assert np.allclose(got, stock_output(*branching, value), rtol=1e-4, atol=1e-4)
+    assert np.allclose(got, stock_output(*fork, value), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow(1)
-def test_logs_are_applied_together_whatever_else_is_in_them(branching_tasks, tmp_path, branching):
+def test_logs_are_applied_together_whatever_else_is_in_them(fork_tasks, tmp_path):
     logs = [tmp_path / "a.json", tmp_path / "b.json"]
-    write_candidates(logs[0], branching_tasks[::2])
-    write_candidates(logs[1], branching_tasks[1::2])
+    write_candidates(logs[0], fork_tasks[::2])
+    write_candidates(logs[1], fork_tasks[1::2])
     autotvm_line = (
         '{"input": ["llvm", "conv2d_NCHWc.x86", [], {}], "config": {"index": 0, '
         '"code_hash": null, "entity": []}, "result": [[1.0], 0, 1.0, 1.0], "version": 0.2}'
@@ -238,7 +244,7 @@ def test_logs_are_applied_together_whatever_else_is_in_them(branching_tasks, tmp
         file.write(f"{autotvm_line}\n{json.dumps(unknown_step)}\n")
     with AnsorBackend().applied(logs):
         context = auto_scheduler.DispatchContext.current
-        found = [context._query_inside(TARGET, one.workload, "") for one in branching_tasks]
+        found = [context._query_inside(TARGET, one.workload, "") for one in fork_tasks]
     assert all(state is not None for state in found)
 
 
@@ -409,13 +415,13 @@ def test_a_round_is_a_part_of_what_a_task_may_spend(total, tasks, width):
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned(tmp_path_factory, sharing):
     """One convolution and four of its candidates, measured, and what was said meanwhile."""
     log = tmp_path_factory.mktemp("tuned") / "deep" / "ansor.json"
     steps = []
-    outcome = AnsorBackend().tune(
-        *one_convolution(), TARGET, log, TuningOptions(trials=BATCH, **QUICK), steps.append
-    )
+    options = TuningOptions(trials=BATCH, **QUICK)
+    with sharing():
+        outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, options, steps.append)
     return log, outcome, steps
 
 
@@ -451,6 +457,7 @@ def test_stock_tvm_builds_with_our_log(tuned, stock_output):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_what_stock_tvm_measured_is_continued_and_not_repeated(tmp_path, capfd):
     mod, params = one_convolution()
     log = tmp_path / "stock.json"
@@ -479,9 +486,10 @@ def test_what_stock_tvm_measured_is_continued_and_not_repeated(tmp_path, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_candidates_that_hang_cost_themselves_only(tmp_path):
     log = tmp_path / "hang.json"
-    options = TuningOptions(trials=2, number=10**9, repeat=1, min_repeat_ms=0, timeout_s=2)
+    options = TuningOptions(trials=2, number=10**9, repeat=1, min_repeat_ms=0, timeout_s=1)
     outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, options)
     (row,) = outcome.tasks
     assert (row.trials, row.failed, row.latency_ns) == (2, 2, None)
@@ -523,6 +531,7 @@ def test_a_worker_that_crashes_costs_its_candidate_only(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
     log = tmp_path / "short.json"
     options = TuningOptions(trials=8, time_budget_s=2, **QUICK)
@@ -532,6 +541,7 @@ def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_measuring_through_a_tracker(tmp_path, loopback_tracker, capfd):
     log = tmp_path / "rpc.json"
     device = DeviceOptions(rpc_tracker=loopback_tracker.address, rpc_key=loopback_tracker.key)
@@ -545,11 +555,9 @@ def test_measuring_through_a_tracker(tmp_path, loopback_tracker, capfd):
 
 
 TUNER = """
-    import sys
     from pathlib import Path
-    sys.path.insert(0, {folder!r})
-    import test_backend as t
-    t.ansor_run.POPULATION = t.LITTLE
+    from tests.tuning.ansor import conftest, test_backend as t
+    conftest.search_little()
     try:
         t.AnsorBackend().tune(
             *t.one_convolution(), t.TARGET, Path({log!r}),
@@ -561,13 +569,15 @@ TUNER = """
 """
 
 
-def start_tuner(log, trials):
+def start_tuner(project_root, log, trials):
     """A process of its own that tunes, and tells of every step on its standard output."""
-    code = textwrap.dedent(TUNER).format(
-        folder=os.path.dirname(__file__), log=str(log), trials=trials
-    )
+    code = textwrap.dedent(TUNER).format(log=str(log), trials=trials)
     return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=project_root,
     )
 
 
@@ -588,9 +598,11 @@ def await_none(mark):
 
 
 @pytest.mark.slow
-def test_after_kill_9_at_most_a_batch_is_lost_and_nothing_is_repeated(tmp_path):
+def test_after_kill_9_at_most_a_batch_is_lost_and_nothing_is_repeated(
+    project_root, tmp_path, sharing
+):
     log = tmp_path / "killed.json"
-    tuner = start_tuner(log, 8)
+    tuner = start_tuner(project_root, log, 8)
     try:
         mark = read_until(tuner, BATCH)
     finally:
@@ -601,16 +613,19 @@ def test_after_kill_9_at_most_a_batch_is_lost_and_nothing_is_repeated(tmp_path):
     await_none(mark)
     kept = candidates(log)
     assert len(kept) >= max([BATCH, *told])
-    outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, TuningOptions(trials=8, **QUICK))
+    options = TuningOptions(trials=8, **QUICK)
+    with sharing():
+        outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, options)
     assert outcome.tasks[0].known == len(kept)
     assert candidates(log)[: len(kept)] == kept
     assert len(set(candidates(log))) == len(candidates(log)) == 8
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_and_no_worker_is_left(tmp_path):
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_ends_it_and_no_worker_is_left(project_root, tmp_path):
     log = tmp_path / "interrupted.json"
-    tuner = start_tuner(log, 16)
+    tuner = start_tuner(project_root, log, 16)
     mark = read_until(tuner, BATCH)
     os.killpg(tuner.pid, signal.SIGINT)  # as a terminal does
     said, _ = tuner.communicate(timeout=120)

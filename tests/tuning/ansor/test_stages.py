@@ -8,21 +8,15 @@ import pytest
 import tvm
 from tvm.auto_scheduler import measure
 
-from tests.tuning.ansor.test_backend import LITTLE, QUICK, TARGET, candidates, one_convolution
-from tvm_ios.tuning.ansor import run as ansor_run
+from tests.tuning.ansor.test_backend import QUICK, TARGET, candidates, one_convolution
 from tvm_ios.tuning.ansor.backend import AnsorBackend
 from tvm_ios.tuning.options import TuningOptions
 
 SLICE = ["build", "profile"]
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def _little_evolution(monkeypatch):
-    """How well Ansor searches is no concern of these tests."""
-    monkeypatch.setattr(ansor_run, "POPULATION", LITTLE)
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_stages_come_in_order_and_none_overlap(recording_gate, tmp_path):
     """A round of eight candidates in slices of four, then one more that knows what is in the log.
 
@@ -48,7 +42,7 @@ def test_stages_come_in_order_and_none_overlap(recording_gate, tmp_path):
     assert len(set(candidates(log))) == len(candidates(log)) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
     options = TuningOptions(trials=8, time_budget_s=40_000.0, **QUICK)
     log = tmp_path / "waited.json"
@@ -57,17 +51,7 @@ def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
     assert not any("time budget" in note for note in outcome.notes)
 
 
-@pytest.mark.slow
-def test_tvm_has_its_own_functions_back(recording_gate, tmp_path):
-    AnsorBackend(gate=recording_gate()).tune(
-        *one_convolution(), TARGET, tmp_path / "log", TuningOptions(trials=1, **QUICK)
-    )
-    build = tvm.get_global_func("auto_scheduler.local_builder.build")
-    run = tvm.get_global_func("auto_scheduler.local_runner.run")
-    assert len(build([], 1, 1, measure.BuildFunc.name, 0)) == len(run([], [], 1)) == 0
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 @pytest.mark.parametrize(("losing", "failed"), [(1, 0), (2, 1)])
 def test_a_lost_devices_batch_moves_unless_a_candidate_brought_two_down(
     losing, failed, recording_gate, grants_of, start_rpc_server, tmp_path
@@ -88,11 +72,15 @@ def test_a_lost_devices_batch_moves_unless_a_candidate_brought_two_down(
     assert gate.events.count("lost") == losing
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("planted_folder")
-def test_no_process_of_a_search_imports_from_the_working_directory(recording_gate, tmp_path):
+def test_a_search_leaves_tvm_as_it_was_and_imports_nothing_from_the_working_directory(
+    recording_gate, tmp_path
+):
     before, log = dict(os.environ), tmp_path / "safe.json"
     options = TuningOptions(trials=1, **QUICK)
     AnsorBackend(gate=recording_gate()).tune(*one_convolution(), TARGET, log, options)
     assert len(candidates(log)) == 1
     assert dict(os.environ) == before
+    build = tvm.get_global_func("auto_scheduler.local_builder.build")
+    run = tvm.get_global_func("auto_scheduler.local_runner.run")
+    assert len(build([], 1, 1, measure.BuildFunc.name, 0)) == len(run([], [], 1)) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import tvm
 from tvm import autotvm, relay
 
 from tvm_ios.errors import OptionError, TuningError
-from tvm_ios.models import nasnet_small
+from tvm_ios.report.records_in_force import RecordFormat
 from tvm_ios.tuning.autotvm.backend import AutoTvmBackend
 from tvm_ios.tuning.autotvm.tasks import (
     Layout,
@@ -39,6 +38,16 @@ def one_convolution():
     return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, weight], body)))
 
 
+def two_convolutions():
+    data = relay.var("data", shape=(1, 16, 8, 8))
+    shapes = [(16, 16, 1, 1), (8, 16, 1, 1)]
+    weights = [relay.var(f"weight{shape[0]}", shape=shape) for shape in shapes]
+    body = relay.Tuple([relay.nn.conv2d(data, weight) for weight in weights])
+    return relay.transform.InferType()(
+        tvm.IRModule.from_expr(relay.Function([data, *weights], body))
+    )
+
+
 def measured(log):
     """The candidates of a log, in order."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -46,13 +55,14 @@ def measured(log):
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned(tmp_path_factory, sharing):
     """One convolution, all its candidates, and what the tuner said."""
     log = tmp_path_factory.mktemp("tuned") / "autotvm.log"
     steps = []
-    outcome = AutoTvmBackend().tune(
-        one_convolution(), {}, TARGET, log, TuningOptions(**QUICK), steps.append
-    )
+    with sharing():
+        outcome = AutoTvmBackend().tune(
+            one_convolution(), {}, TARGET, log, TuningOptions(**QUICK), steps.append
+        )
     return log, outcome, steps
 
 
@@ -178,6 +188,7 @@ def test_a_finished_log_means_no_tuning(tuned):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_log_of_stock_tvm_is_continued(tmp_path):
     log = tmp_path / "stock.log"
     (one,) = extract_tasks([one_convolution()], TARGET)
@@ -190,6 +201,9 @@ def test_a_log_of_stock_tvm_is_continued(tmp_path):
         callbacks=[autotvm.callback.log_to_file(str(log))],
     )
     known = measured(log)
+    records = read_records(log)
+    assert not records.rejected
+    assert [(one.format, one.ok) for one in records.records] == [(RecordFormat.AUTOTVM, True)] * 2
     options = TuningOptions(tuner="grid", trials=3, **QUICK)
     outcome = AutoTvmBackend().tune(one_convolution(), {}, TARGET, log, options)
     assert (outcome.tasks[0].known, outcome.trials) == (2, 1)
@@ -198,6 +212,7 @@ def test_a_log_of_stock_tvm_is_continued(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 @pytest.mark.parametrize("tuner", ["random", "grid", pytest.param("xgb", marks=pytest.mark.full)])
 def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
     log = tmp_path / "whole.log"
@@ -211,6 +226,7 @@ def test_tuners_of_the_whole_space_repeat_nothing(tmp_path, tuner):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
     options = TuningOptions(time_budget_s=0.001, **QUICK)
     log = tmp_path / "short.log"
@@ -261,23 +277,19 @@ def await_lines(log, count):
 
 
 @pytest.mark.slow
-def test_kill_9_loses_one_batch_at_most_and_leaves_no_worker(tmp_path):
+def test_kill_9_loses_one_batch_at_most_and_leaves_no_worker(project_root, tmp_path, sharing):
     log = tmp_path / "killed.log"
     mark = tmp_path / "mark"
     script = (
-        "import os, sys\n"
-        "import tvm\n"
+        "import os\n"
         "from pathlib import Path\n"
-        "from tvm_ios.models import nasnet_small\n"
-        "from tvm_ios.tuning.autotvm.backend import AutoTvmBackend\n"
-        "from tvm_ios.tuning.options import TuningOptions\n"
+        "from tests.tuning.autotvm import test_backend as t\n"
         f"def note(step): Path({str(mark)!r}).write_text(os.environ[{MARK!r}])\n"
-        "mod, _ = nasnet_small(size=8, num_cells=1)\n"
-        "AutoTvmBackend().tune(mod, {}, tvm.target.Target('llvm -mcpu=core-avx2 -opt-level=0'), "
-        f"Path({str(log)!r}), TuningOptions(number=1, repeat=1, min_repeat_ms=0, trials=2), note)\n"
+        f"log, options = Path({str(log)!r}), t.TuningOptions(tuner='grid', trials=4, **t.QUICK)\n"
+        "t.AutoTvmBackend().tune(t.two_convolutions(), {}, t.TARGET, log, options, note)\n"
     )
-    tuner = subprocess.Popen([sys.executable, "-c", script], env=os.environ)
-    await_lines(log, 3)
+    tuner = subprocess.Popen([sys.executable, "-c", script], cwd=project_root)
+    await_lines(log, 2)
     tuner.send_signal(signal.SIGKILL)
     tuner.wait()
     deadline = time.monotonic() + 20
@@ -285,11 +297,12 @@ def test_kill_9_loses_one_batch_at_most_and_leaves_no_worker(tmp_path):
         time.sleep(0.1)
     assert not marked_processes(mark.read_text())
     before = measured(log)
-    mod, _ = nasnet_small(size=8, num_cells=1)
-    options = TuningOptions(trials=2, **QUICK)
-    outcome = AutoTvmBackend().tune(mod, {}, TARGET, log, options)
+    options = TuningOptions(tuner="grid", trials=4, **QUICK)
+    with sharing():
+        outcome = AutoTvmBackend().tune(two_convolutions(), {}, TARGET, log, options)
     after = measured(log)
     assert after[: len(before)] == before
     assert len(after) == len(set(after))
+    assert len(outcome.tasks) == 2
     assert len(after) == sum(row.known + row.trials for row in outcome.tasks)
-    assert all(row.known + row.trials == 2 for row in outcome.tasks)
+    assert all(row.known + row.trials == 4 for row in outcome.tasks)

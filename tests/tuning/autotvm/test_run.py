@@ -29,6 +29,7 @@ BATCH = ["search", "build", "profile"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_stages_come_in_order_and_records_before_the_device_is_free(recording_gate, tmp_path):
     gate, log = recording_gate(), tmp_path / "gated.log"
     written = []
@@ -52,6 +53,7 @@ def test_stages_come_in_order_and_records_before_the_device_is_free(recording_ga
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
     options = TuningOptions(tuner="grid", trials=3, time_budget_s=40_000.0, **QUICK)
     log = tmp_path / "waited.log"
@@ -71,6 +73,7 @@ def test_the_tracker_and_the_server_of_this_machines_device_are_one_process():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_cost_model_that_a_log_teaches_does_so_in_a_stage(recording_gate, tmp_path):
     log = tmp_path / "learning.log"
     for trials, first in ((2, ["prepare"]), (3, ["prepare", "update"])):
@@ -155,6 +158,7 @@ def test_only_an_update_that_trains_is_a_stage():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_lost_devices_batch_moves_and_leaves_no_failure(
     recording_gate, grants_of, start_rpc_server, tmp_path
 ):
@@ -170,6 +174,7 @@ def test_a_lost_devices_batch_moves_and_leaves_no_failure(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_processes")
 def test_a_candidate_that_costs_two_devices_has_failed_and_the_rest_goes_on(
     recording_gate, grants_of, start_rpc_server, tmp_path
 ):

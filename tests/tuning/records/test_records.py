@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -450,17 +449,3 @@ def test_stock_tvm_applies_the_same_kernels_from_the_best_as_from_all(measured, 
         return {key: str(measured.config) for key, (measured, _) in best.items()}
 
     assert applied(ours) == applied(log)
-
-
-@pytest.mark.slow
-def test_logs_of_real_tuning_runs(tmp_path):
-    """TVM's tuners measure here, and write with their own callbacks while they do."""
-    program = Path(__file__).with_name("records_of_stock_tvm.py")
-    environment = os.environ | {"TVM_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(program), str(tmp_path)], check=True, env=environment)
-    for kind in RecordFormat:
-        log = read_records(tmp_path / f"{kind.value}.log")
-        assert log.rejected == ()
-        assert {record.format for record in log.records} == {kind}
-        assert len(log.records) >= 2
-        assert any(record.ok for record in log.records)

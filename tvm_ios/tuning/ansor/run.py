@@ -79,6 +79,7 @@ class TuningRun:
             options=options,
             device=self.device,
             gpu=self.gpu,
+            hear=self.hear,
             keep=self.keep,
         )
         with (
@@ -141,8 +142,7 @@ class TuningRun:
 
     def keep(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Write a batch into the log, at once and whole; then count it."""
-        if self.interruption.seen:
-            raise _EnoughError  # Ctrl-C may reach workers, too: this batch says nothing
+        self.hear()  # Ctrl-C may reach workers, too: this batch says nothing
         append_records(self.records, lines_of(inputs, results))
         self.done += len(results)
         workload = str(inputs[0].task.workload_key)
@@ -158,9 +158,15 @@ class TuningRun:
 
     def start_round(self, workload: str) -> None:
         """Report the next task, or end the search if there is no time."""
-        if self.interruption.seen or self.is_late():
+        self.hear()
+        if self.is_late():
             raise _EnoughError
         self._tell(f"searching {self.rows[workload].name}")
+
+    def hear(self) -> None:
+        """End the search after Ctrl-C."""
+        if self.interruption.seen:
+            raise _EnoughError
 
     def is_late(self) -> bool:
         """True if the time budget is spent."""

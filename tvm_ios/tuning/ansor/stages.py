@@ -54,6 +54,8 @@ class AnsorStages:
     options: TuningOptions
     device: DeviceOptions
     gpu: bool
+    hear: Callable[[], None]
+    """Ends the search after Ctrl-C, before a slice is built; an exception of it does so."""
     keep: Callable[[Sequence[Any], Sequence[Any]], None]
     """Writes a measured batch into the log and reports it; an exception of it ends the search."""
     _task: str = field(default="", init=False)
@@ -97,6 +99,7 @@ class AnsorStages:
     def _build(self, inputs: Sequence[Any], *how: Any) -> list[Any]:
         """Builder for a slice: TVM's, with as many candidates at a time as there are cores."""
         self._search.close()
+        self.hear()
         need = StageNeed(kind=StageKind.BUILD, most_cores=len(inputs), task=self._task)
         with self.gate.stage(need) as granted:
             built = self._built(inputs, granted, how)
