@@ -26,6 +26,12 @@ OPTIONS = tvm_ios.TuneOptions.of(
 LOW = {"precision": "bfloat16", "options": OPTIONS, "lanes": 1}
 
 
+@pytest.fixture
+def net(branching_net):
+    """A network with several operators, some of which gain by bfloat16 on a busy machine, too."""
+    return branching_net
+
+
 @pytest.fixture(autouse=True)
 def races(monkeypatch):
     """Builds in bfloat16 are twice as fast as others, or as fast as this says."""
