@@ -8,7 +8,7 @@ the tile that is left where no vector divides a row, so its loops are exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -36,6 +36,10 @@ MARK = "tvm_ios_columns"
 """Annotation of a loop over columns, in which their sums are: 1 if its tiles are parallel."""
 VECTORS = 8
 """Vector registers of all sums of a tile: fewer read too little of each row."""
+FAR = 1 << 16
+"""Elements of an array that does not lie in the nearest caches."""
+MOST_COLUMNS, BAND = 512, 8
+"""Most columns of a task, whose rows are read as they lie, and rows that are read side by side."""
 
 
 def columns(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - the tiles need them
@@ -113,7 +117,7 @@ def with_columns_in_vectors(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx
     """Kernel whose marked loops are tiles, for vector registers of so many elements."""
 
     def changed(loop: tirx.For) -> tirx.Stmt:
-        return _tiles(loop, VECTORS * lanes) if MARK in loop.annotations else loop
+        return _summed(loop, lanes) if MARK in loop.annotations else loop
 
     body = tvm_ffi.structural_map(function.body, (tirx.For, changed), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
@@ -152,8 +156,8 @@ class _Piece:
         return self.row.in_lanes(write, self.first)
 
 
-def _tiles(loop: tirx.For, most: int) -> tirx.Stmt:
-    """Loop over tiles of columns, the last one of what the others leave."""
+def _summed(loop: tirx.For, lanes: int) -> tirx.Stmt:
+    """Loop over columns, with all sums of a column in it, as tiles."""
     rows, realized = [], loop.body
     while isinstance(realized, tirx.For):
         rows.append(realized)
@@ -163,6 +167,16 @@ def _tiles(loop: tirx.For, most: int) -> tirx.Stmt:
     init, step = (substituted(e, places) for e in (realized.block.init, realized.block.body))
     starts = [each.value for each in (init.seq if isinstance(init, tirx.SeqStmt) else [init])]
     sums = list(zip(sums_of(step), starts, strict=True))
+    size = int(loop.extent) * math.prod(int(each.extent) for each in rows)
+    if len(rows) == len(sums) == 1 and size >= FAR and int(loop.extent) >= lanes:
+        return _Bands(loop, rows[0], *sums[0], lanes).statement()
+    return _tiles(loop, rows, sums, VECTORS * lanes)
+
+
+def _tiles(
+    loop: tirx.For, rows: Sequence[tirx.For], sums: Sequence[tuple[Sum, Value]], most: int
+) -> tirx.Stmt:
+    """Loop over tiles of columns, the last one of what the others leave."""
 
     def tile(vectors: Sequence[tuple[Row, Value]]) -> tirx.Stmt:
         pieces = [
@@ -184,5 +198,90 @@ def _tiles(loop: tirx.For, most: int) -> tirx.Stmt:
     rest = [(half, tirx.const(at, type_)) for half, at in row.halves() if at is not None]
     if rest:
         body = tirx.IfThenElse(number < count, body, tile(rest))
-    kind = tirx.ForKind.PARALLEL if loop.annotations[MARK] else tirx.ForKind.SERIAL
-    return tirx.For(number, 0, count + bool(rest), kind, body)
+    return tirx.For(number, 0, count + bool(rest), _kind(loop), body)
+
+
+def _kind(loop: tirx.For) -> tirx.ForKind:
+    return tirx.ForKind.PARALLEL if loop.annotations[MARK] else tirx.ForKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Bands:
+    """Sums of columns of what lies far away: of a few rows at a time, which are read as they lie.
+
+    Partial sums of a task's columns stay in the nearest cache. Tiles in registers read a short
+    piece of each row, and no processor foresees where the next one lies.
+    """
+
+    loop: tirx.For
+    row: tirx.For
+    sum: Sum
+    start: Value
+    lanes: int
+
+    def statement(self) -> tirx.Stmt:
+        """Loop over tasks, an even number of them that are alike but for the last one."""
+        extent, type_ = int(self.loop.extent), self.loop.loop_var.ty.dtype
+        vectors = -(-extent // (2 * -(-extent // (2 * MOST_COLUMNS)) * self.lanes))
+        width, row = vectors * self.lanes, Row(self.loop.loop_var, extent, self.lanes)
+        task, tasks = tirx.Var("task", type_), -(-extent // width)
+        begin = (tasks - 1) * width
+        rest = [(half, at - begin) for half, at in row.halves() if at is not None]
+        body = self._task(task * width, width, (extent - begin) // self.lanes, rest)
+        if begin + width != extent and tasks > 1:
+            body = tirx.IfThenElse(
+                task < tasks - 1, self._task(task * width, width, vectors, []), body
+            )
+        return tirx.For(task, 0, tasks, _kind(self.loop), body)
+
+    def _task(
+        self, begin: Value, width: int, vectors: int, rest: Sequence[tuple[Row, int]]
+    ) -> tirx.Stmt:
+        """Sums of so many vectors of columns, and of shorter ones behind them."""
+        type_, index = str(self.sum.value.ty), self.loop.loop_var.ty.dtype
+        sums = tirx.decl_buffer((width,), type_, "sums")
+
+        def over(steps: Callable[[_Piece, Value], list[tirx.Stmt]]) -> list[tirx.Stmt]:
+            """Steps of each piece, which has a place among the sums."""
+
+            def of(row: Row, place: Value) -> tirx.Stmt:
+                piece = _Piece(row, begin + place, self.sum, self.start, row.vector(type_))
+                return tirx.SeqStmt([tirx.AllocBuffer(piece.part), *steps(piece, place)])
+
+            number = tirx.Var("vector", index)
+            whole = of(
+                Row(self.loop.loop_var, int(self.loop.extent), self.lanes), number * self.lanes
+            )
+            ends = [of(row, tirx.const(place, index)) for row, place in rest]
+            return [tirx.For(number, 0, vectors, tirx.ForKind.SERIAL, whole), *ends]
+
+        def got(piece: _Piece, place: Value) -> tirx.Stmt:
+            return piece.row.in_lanes(
+                lambda lane, at: stored(lane, [piece.part], [sums[at]]), place
+            )
+
+        def put(piece: _Piece, place: Value) -> tirx.Stmt:
+            return piece.row.in_lanes(
+                lambda lane, at: [tirx.BufferStore(sums, piece.part[lane], [at])], place
+            )
+
+        def added(rows: Sequence[Value]) -> list[tirx.Stmt]:
+            def steps(piece: _Piece, place: Value) -> list[tirx.Stmt]:
+                each = piece.added()
+                all_of_it = [substituted(each, [(self.row.loop_var, row)]) for row in rows]
+                return [got(piece, place), *all_of_it, put(piece, place)]
+
+            return over(steps)
+
+        band, height = tirx.Var("band", self.row.loop_var.ty.dtype), int(self.row.extent)
+        whole = in_order(added([band * BAND + number for number in range(BAND)]))
+        left = [tirx.const(n, band.ty.dtype) for n in range(height // BAND * BAND, height)]
+        return tirx.SeqStmt(
+            [
+                tirx.AllocBuffer(sums),
+                *over(lambda piece, place: [piece.begun(), put(piece, place)]),
+                tirx.For(band, 0, height // BAND, tirx.ForKind.SERIAL, whole),
+                *(added(left) if left else []),
+                *over(lambda piece, place: [got(piece, place), piece.written()]),
+            ]
+        )

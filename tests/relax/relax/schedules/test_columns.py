@@ -103,7 +103,10 @@ def test_vectors_are_those_of_a_processor(lanes):
     np.testing.assert_array_equal(ran(made, values, like=expected), expected)
 
 
-@pytest.mark.parametrize(("terms", "width"), [(5, 17), (64, 1000), (200, 259)])
+@pytest.mark.parametrize(
+    ("terms", "width"),
+    [(5, 17), (64, 1000), (200, 259), (67, 1000), (163, 1603), (4099, 16), (96, 1024)],
+)
 def test_products_of_one_row_are_columns(terms, width):
     x, weights = te.placeholder((1, terms), name="x"), te.placeholder((terms, width), name="w")
     kernel = te.create_prim_func([x, weights, topi.nn.relu(topi.matmul(x, weights))])
@@ -113,6 +116,15 @@ def test_products_of_one_row_are_columns(terms, width):
     expected = np.maximum(row.astype("float64") @ matrix, 0).astype("float32")
     found = computed(kernel, row, matrix, like=expected)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_what_lies_far_away_is_read_row_by_row():
+    x, weights = te.placeholder((1, 300), name="x"), te.placeholder((300, 700), name="w")
+    schedule = s_tir.Schedule(te.create_prim_func([x, weights, topi.matmul(x, weights)]))
+    assert columns(schedule, 16)
+    made = with_columns_in_vectors(schedule.mod["main"], 16).script()
+    assert "for band in range(37)" in made  # of eight rows, and four are left
+    assert made.count("T.parallel(2)") == 1
 
 
 @pytest.mark.parametrize("shape", [(2, 19, 5, 6), (1, 3, 1, 97), (1, 8, 40, 40)])
