@@ -67,6 +67,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("binding", "seen"), [("ctypes", ["whole", 7]), ("auto", [])])
 def test_in_a_callback_of_tvm_it_is_raised_after_it_if_it_would_be_lost_there(
     run_python, binding, seen

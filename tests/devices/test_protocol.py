@@ -121,6 +121,7 @@ def test_the_rule_sees_what_it_forbids() -> None:
     assert "GpuDevice" in _optional_classes(ast.parse("def f(device: GpuDevice | None): pass"))
 
 
+@pytest.mark.slow
 def test_nobody_outside_asks_which_device_it_is() -> None:
     kinds = _device_classes()
     asked = {_module(path): _asked_kinds(tree_of(path)) & kinds for path in OUTSIDE}

@@ -90,6 +90,7 @@ def test_modules_and_functions_are_those_of_a_plain_import(run_python):
     assert quick == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "environment", "binding"),
     [

@@ -78,6 +78,7 @@ def test_without_a_compiler_the_binding_stays_in_ctypes_and_the_next_step_is_tol
     assert (tmp_path / STUB_FILE).is_file()
 
 
+@pytest.mark.slow
 def test_the_binding_is_compiled_of_the_sources_of_the_wheel(tmp_path):
     if not wheel.wheel_is_installed():
         pytest.skip(f"the TVM wheel is not installed for {sys.executable}")

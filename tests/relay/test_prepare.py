@@ -165,6 +165,7 @@ def test_the_guard_leaves_other_modules_alone(nets):
     assert heavy_operators(module) == 6
 
 
+@pytest.mark.slow
 def test_the_guard_compares_where_the_pipeline_runs_whole(nets):
     data = relay.var("data", shape=(1, 16, 8, 8))
     first = nets.conv(data, "a", 16, (3, 3), (1, 1))

@@ -92,6 +92,7 @@ def test_more_work_in_a_group_never_makes_it_cheaper(staged, chosen, more, data)
     assert after.lower_bound(stage) >= before.lower_bound(stage)
 
 
+@pytest.mark.slow
 @given(staged_works(), settings())
 def test_spans_end_where_the_price_says(staged, chosen):
     stage, works = staged

@@ -188,6 +188,7 @@ def joined_branches(draw):
     return OperatorGraph("joined", (*operators, pool, concat, last))
 
 
+@pytest.mark.slow
 @given(joined_branches(), st.sampled_from(["h100", "v100"]), st.sampled_from(Launching))
 def test_the_lazy_search_finds_merges_that_pay_by_a_concatenation(graph, gpu, launching):
     model = AnalyticalGpuCost(gpu, launching=launching)

@@ -55,6 +55,7 @@ def test_networks_are_in_order(cuda_stand_in, model, lanes):
     assert (seen["waits"] == 2) == (lanes == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [2, 3])
 def test_a_list_is_in_order_on_its_streams(cuda_stand_in, lanes):
     seen = cuda_stand_in.run("streams", "small", lanes=lanes, listed=True)

@@ -99,6 +99,7 @@ def test_an_error_at_any_call_is_told_and_leaves_nothing(cuda_stand_in, graphs):
     assert told >= {"cudnnAddTensor", "cudnnConvolutionForward", "cudnnCreate", "cudnnSetStream"}
 
 
+@pytest.mark.slow
 def test_want_of_memory_and_of_an_algorithm_are_told(cuda_stand_in):
     seen = cuda_stand_in.run("cudnn_workspace", "convolutions", cudnn=True)
     assert "bytes of workspace: cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY" in seen["memory"]
