@@ -12,6 +12,10 @@ from tvm_ios.install.hook import write_hook
 from tvm_ios.install.quick_import import FFI_FILE
 from tvm_ios.install.wheel import install_relay_tvm
 
+needs_wheel = pytest.mark.skipif(
+    not wheel.wheel_is_installed(), reason=f"the TVM wheel is not installed for {sys.executable}"
+)
+
 
 def test_a_tvm_with_relay_on_the_path_wins(monkeypatch, tmp_path):
     package = tmp_path / "tvm"
@@ -63,11 +67,10 @@ def test_places_of_packages_are_left_out(line):
     assert "some.host" not in wheel._PLACE.sub("the package index", line)
 
 
+@needs_wheel
 def test_without_a_compiler_the_binding_stays_in_ctypes_and_the_next_step_is_told(
     monkeypatch, tmp_path
 ):
-    if not wheel.wheel_is_installed():
-        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
     monkeypatch.setattr(wheel, "_pip", lambda *_: None)
     monkeypatch.setattr(wheel, "site_packages_directory", lambda: tmp_path)
     monkeypatch.setattr(wheel, "wheel_is_installed", lambda: True)
@@ -78,10 +81,9 @@ def test_without_a_compiler_the_binding_stays_in_ctypes_and_the_next_step_is_tol
     assert (tmp_path / STUB_FILE).is_file()
 
 
+@needs_wheel
 @pytest.mark.slow
 def test_the_binding_is_compiled_of_the_sources_of_the_wheel(tmp_path):
-    if not wheel.wheel_is_installed():
-        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
     write_hook(tmp_path, compiled_ffi(wheel._package()))
     kept = wheel.site_packages_directory() / FFI_FILE
     assert (tmp_path / FFI_FILE).read_bytes() == kept.read_bytes()
@@ -99,7 +101,6 @@ def test_the_wheel_is_pinned_by_version_and_hash():
     assert "--hash=sha256:" in wheel._WHEEL.read_text()
 
 
+@needs_wheel
 def test_the_environment_of_the_tests_is_complete():
-    if not wheel.wheel_is_installed():
-        pytest.skip(f"the TVM wheel is not installed for {sys.executable}")
     assert (wheel.site_packages_directory() / "_tvm_ios_finder.py").is_file()

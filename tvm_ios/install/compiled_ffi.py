@@ -27,7 +27,7 @@ _CHANGES = {
     # Ctrl-C in Python code that TVM calls goes on to its caller, where TVM would drop it.
     r"(?<=except )Exception(?= as err:)": "BaseException",
 }
-"""What is put in place of parts of TVM's source."""
+"""Texts that replace parts of the source of TVM's binding, by regular expressions of the parts."""
 
 _PLACE = re.compile(r"core\.\w+:\d+:\d+: ")
 """Beginning of a line in which Cython or the compiler says what is wrong, and where."""

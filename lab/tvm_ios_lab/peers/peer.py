@@ -176,7 +176,7 @@ def _threads(peer: Peer, cores: int, *, one_thread: bool) -> list[int]:
 
 
 def prepare(contestant: Contestant, cases: Sequence[Case], folder: Path) -> Together:
-    """Load networks; imports the peer, and no other.
+    """Networks of a contestant, loaded to run together; its peer is imported, and no other.
 
     Parameters
     ----------
