@@ -15,9 +15,15 @@ import tvm
 from tvm import relay
 
 from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.image_layouts import ImageForm, LayoutCosts, cheapest_layouts
+from tvm_ios.core.image_layouts import (
+    ImageForm,
+    ImagePlaces,
+    LayoutCosts,
+    cheapest_layouts,
+)
 from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
+from tvm_ios.cost.layout_costs import LEAST_MOVE_NS, layout_costs, moved_ns
 from tvm_ios.host.lane_speeds import LaneSpeeds
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.dataflow import is_call_of, kernel_calls
@@ -25,7 +31,7 @@ from tvm_ios.relay.functions.primitive import type_bytes
 from tvm_ios.relay.grouped.geometry import vector_of
 from tvm_ios.relay.layouts.functions import PlacedConvolution, placed_convolution
 from tvm_ios.relay.layouts.image_form import with_written
-from tvm_ios.relay.layouts.places import ImagePlaces, has_images, image_places
+from tvm_ios.relay.layouts.places import has_images, image_places
 from tvm_ios.relay.transforms.channel_padding import float32_lanes
 from tvm_ios.relay.transforms.transposed_convolution import TRANSPOSED, written_as_convolution
 from tvm_ios.runtime.libraries.protocol import OpenLibrary, OperatorLibrary
@@ -39,12 +45,6 @@ SHARE_OF_PEAK = 0.19
 """Share of a lane's peak that TVM's kernels reach in blocks, about."""
 GROUPED = 2.5
 """Times as fast as TVM's that loops of ours compute a convolution in groups of several channels."""
-UNBLOCKED = 5
-"""Factor by which kernels that cut or join inside a block are slower than copies of whole runs."""
-JOINED = 5
-"""Factor by which a concatenation of two layouts, and what follows it, is slower than a copy."""
-LEAST_MOVE_NS = 500
-"""Nanoseconds of a kernel that lays out few data anew, and of what waits for it."""
 TIMED_AT_ONCE = 8
 """Calls of a library that are timed before the time budget is looked at."""
 Priced = Callable[[Iterable[FusedFunction | None]], list[int | None]]
@@ -138,12 +138,12 @@ class _Costs:
     ) -> None:
         self._priced = priced
         self._flops_per_ns = SHARE_OF_PEAK * speeds.flops_per_ns * lanes
-        self._speeds, self._lanes = speeds, lanes
+        self._moved_ns = moved_ns(speeds, lanes)
         self.block = block
         self._pads = pads
         self._groups_low = groups_low
 
-    def of(self, places: ImagePlaces) -> LayoutCosts:
+    def of(self, places: ImagePlaces[relay.Call]) -> LayoutCosts:
         """Costs of all places of a model."""
         placed = [placed_convolution(each) for each in places.convolutions]
         # Both layouts of a convolution one after the other, so that noise hits them alike.
@@ -156,24 +156,11 @@ class _Costs:
             ]
             for last in (False, True)
         )
-        return LayoutCosts(
-            blocks_ns=[
-                ns + UNBLOCKED * self._moved_ns(unblocked) + self._plain_ns(convolution)
-                for ns, unblocked, convolution in zip(
-                    blocks_ns, places.unblocked_bytes, places.convolutions, strict=True
-                )
-            ],
-            channels_last_ns=[
-                ns + self._moved_ns(copied)
-                for ns, copied in zip(last_ns, places.copied_bytes, strict=True)
-            ],
-            moves_ns={
-                pair: LEAST_MOVE_NS
-                + self._moved_ns(moved)
-                + JOINED * self._moved_ns(places.joined_bytes.get(pair, 0))
-                for pair, moved in places.moved_bytes.items()
-            },
-        )
+        in_blocks_ns = [
+            ns + self._plain_ns(each)
+            for ns, each in zip(blocks_ns, places.convolutions, strict=True)
+        ]
+        return layout_costs(places, in_blocks_ns, last_ns, self._moved_ns)
 
     def written(self, parts: tvm.IRModule) -> tuple[int, ...]:
         """Numbers of transposed convolutions that cost less as convolutions."""
@@ -227,10 +214,6 @@ class _Costs:
             return 0
         images = (convolution.args[0].checked_type, convolution.checked_type)
         return sum(LEAST_MOVE_NS + self._moved_ns(type_bytes(image)) for image in images)
-
-    def _moved_ns(self, size_bytes: int) -> int:
-        """Nanoseconds to read and write so many bytes, about."""
-        return round(self._speeds.passed_ns(2 * size_bytes, self._lanes))
 
 
 def _has_own_loops(placed: PlacedConvolution, *, last: bool) -> bool:

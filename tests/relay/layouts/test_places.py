@@ -5,7 +5,8 @@ from __future__ import annotations
 from tvm import relay
 
 from tests.relay_modules import typed
-from tvm_ios.relay.layouts.places import ImagePlaces, image_places
+from tvm_ios.core.image_layouts import ImagePlaces
+from tvm_ios.relay.layouts.places import image_places
 
 MAP_BYTES = 16 * 8 * 8 * 4
 
