@@ -31,14 +31,13 @@ from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
 from tvm_ios.relax.target import resolve_target, rounding_target
 from tvm_ios.relax.transforms.fold import fold_constants
 from tvm_ios.relax.transforms.gates import keep_gates_apart
-from tvm_ios.relax.transforms.moves import with_equal_splits, with_fewer_moves, with_whole_ranks
+from tvm_ios.relax.transforms.image_layouts import IMAGE_LAYOUTS, laid_out
 from tvm_ios.relax.transforms.scales import with_scales_in_weights
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.runtime.base.device import is_gpu_target
 from tvm_ios.support.exact_bits import bits_may_change
 
 __all__ = [
-    "IMAGE_LAYOUTS",
     "PreparedModule",
     "bound_module",
     "fuse",
@@ -47,12 +46,6 @@ __all__ = [
     "prepare",
     "with_low_precision",
 ]
-
-IMAGE_LAYOUTS = ("NHWC", "NCHW16c", "NCHW8c")
-"""Layouts of images that models may be brought into."""
-LAYOUT_RULE = "FRelaxInferLayout"
-FOLLOWING = ("relax.clip", "relax.dequantize", "relax.nn.leakyrelu", "relax.quantize")
-"""Operators that work in any layout, for which TVM has no rule: it would turn images back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +154,7 @@ def fuse(
                 if quantised
                 else []
             ),
-            *(_laid_out(image_layout) if image_layout else []),
+            *(laid_out(image_layout) if image_layout else []),
             *([with_scales_in_weights] if faster and not quantised else []),
             *([DispatchSortScan()] if is_gpu_target(chosen) else []),
             transform.EliminateCommonSubexpr(),
@@ -255,41 +248,6 @@ def params_by_name(main: relax.Function, params: Mapping[str, Any] | None) -> di
             f"{len(weights)}: {', '.join(weights) or 'none'}; give arrays by name"
         )
     return dict(zip(weights, listed, strict=True))
-
-
-def _laid_out(layout: str) -> list[tvm.transform.Pass]:
-    """Passes that bring images into another layout, and constants with them."""
-    transform = relax.transform
-    for name in FOLLOWING:
-        operator = tvm.ir.Op.get(name)
-        if operator.get_attr(LAYOUT_RULE) is None:
-            rule = tvm.ir.Op.get("relax.nn.relu").get_attr(LAYOUT_RULE)
-            tvm.ir.register_op_attr(name, LAYOUT_RULE, rule)
-
-    def chosen(call: relax.Call) -> dict[str, list[str]]:
-        name = call_name(call)
-        return {name: [*_layouts_of(call, layout)]} if name == "relax.nn.conv2d" else {}
-
-    return [
-        with_whole_ranks,
-        with_equal_splits,
-        transform.ConvertLayout({}, chosen),
-        transform.Normalize(),
-        fold_constants,
-        with_fewer_moves,
-    ]
-
-
-def _layouts_of(call: relax.Call, layout: str) -> tuple[str, str]:
-    """Layouts of images and weights of a convolution: without blocks where channels fill none."""
-    block = int(layout.removeprefix("NCHW").removesuffix("c")) if layout.endswith("c") else 1
-    outputs, inputs, *_ = map(int, call.args[1].ty.shape)
-    if block == 1 or outputs % block or (inputs * call.attrs.groups) % block:
-        return "NHWC", "HWIO"
-    if call.attrs.groups == 1:
-        return layout, f"OIHW{block}i{block}o"
-    is_depthwise = inputs == 1 and call.attrs.groups == outputs
-    return (layout, f"OIHW1i{block}o") if is_depthwise else ("NHWC", "HWIO")
 
 
 def _trains(main: relax.Function) -> bool:

@@ -20,9 +20,10 @@ from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import IMAGE_LAYOUTS, PreparedModule, fuse, in_precision
+from tvm_ios.relax.prepare import PreparedModule, fuse, in_precision
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.transforms.image_layouts import IMAGE_LAYOUTS
 from tvm_ios.runtime.base.module_attributes import parts_of
 from tvm_ios.search.baselines import sequential_schedule
 
