@@ -7,7 +7,13 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, LayoutCosts, cheapest_layouts
+from tvm_ios.core.image_layouts import (
+    BLOCKS,
+    CHANNELS_LAST,
+    ConvolutionSizes,
+    LayoutCosts,
+    cheapest_layouts,
+)
 
 PRICES = st.integers(0, 40)
 
@@ -52,3 +58,21 @@ def test_a_place_goes_along_where_moves_cost_more_than_it_gains():
         blocks_ns=[90, 10, 90], channels_last_ns=[10, 20, 10], moves_ns={(0, 1): 4, (1, 2): 4}
     )
     assert cheapest_layouts(cheap) == (CHANNELS_LAST, BLOCKS, CHANNELS_LAST)
+
+
+def test_sizes_are_the_same_in_any_layout():
+    plain = ConvolutionSizes.read(
+        ("NCHW", "OIHW", "NCHW"), [(1, 32, 9, 8), (16, 32, 3, 1), (1, 16, 7, 8)], (1, 1)
+    )
+    last = ConvolutionSizes.read(
+        ("NHWC", "HWIO", "NHWC"), [(1, 9, 8, 32), (3, 1, 32, 16), (1, 7, 8, 16)], (1, 1)
+    )
+    blocks = ConvolutionSizes.read(
+        ("NCHW8c", "OIHW8i8o", "NCHW8c"),
+        [(1, 4, 9, 8, 8), (2, 4, 3, 1, 8, 8), (1, 2, 7, 8, 8)],
+        (1, 1),
+    )
+    assert plain is not None
+    assert plain == last == blocks
+    packed = [(1, 32, 9, 8), (16, 96), (1, 16, 7, 8)]
+    assert ConvolutionSizes.read(("NCHW", "OIHW", "NCHW"), packed, (1, 1)) is None

@@ -16,6 +16,7 @@ from tvm_ios.core.least_cut import least_cut
 __all__ = [
     "BLOCKS",
     "CHANNELS_LAST",
+    "ConvolutionSizes",
     "ImageForm",
     "ImagePlaces",
     "LayoutCosts",
@@ -40,6 +41,45 @@ class ImageForm:
     layouts: tuple[str, ...]
     """Layout of each convolution and transposed convolution after that, in the order of the
     model: :data:`BLOCKS` or :data:`CHANNELS_LAST`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionSizes:
+    """Sizes of a two-dimensional convolution, whatever its layout: equal where prices are."""
+
+    data: tuple[int, ...]
+    """Images, channels, height and width."""
+    result: tuple[int, ...]
+    """Images, channels, height and width."""
+    kernel: tuple[int, ...]
+    """Output channels, input channels of a group, height and width."""
+    strides: tuple[int, ...]
+
+    @classmethod
+    def read(
+        cls, layouts: Sequence[str], shapes: Sequence[Sequence[int]], strides: tuple[int, ...]
+    ) -> ConvolutionSizes | None:
+        """Sizes of data, kernel and result in these layouts; None where a shape is of another."""
+        if any(
+            sum(map(str.isalpha, layout)) != len(shape)
+            for layout, shape in zip(layouts, shapes, strict=True)
+        ):
+            return None
+        data, kernel, result = (
+            tuple(extents[letter] for letter in plain)
+            for plain, extents in zip(
+                (BLOCKS, "OIHW", BLOCKS), map(_extents, layouts, shapes), strict=True
+            )
+        )
+        return cls(data=data, result=result, kernel=kernel, strides=strides)
+
+
+def _extents(layout: str, shape: Sequence[int]) -> Mapping[str, int]:
+    """Extent of each axis, by its letter; blocks of an axis have the same one, in lower case."""
+    found: dict[str, int] = defaultdict(lambda: 1)
+    for letter, extent in zip(filter(str.isalpha, layout), shape, strict=True):
+        found[letter.upper()] *= extent
+    return found
 
 
 @dataclass(slots=True)

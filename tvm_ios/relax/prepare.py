@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 from tvm.relax.backend import DispatchSortScan
 
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.precision.quantised_products import QuantisedProducts
 from tvm_ios.errors import ModelError
@@ -31,7 +32,7 @@ from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
 from tvm_ios.relax.target import resolve_target, rounding_target
 from tvm_ios.relax.transforms.fold import fold_constants
 from tvm_ios.relax.transforms.gates import keep_gates_apart
-from tvm_ios.relax.transforms.image_layouts import IMAGE_LAYOUTS, laid_out
+from tvm_ios.relax.transforms.image_layouts import IMAGE_LAYOUTS, ImageLayouts, blocks_of
 from tvm_ios.relax.transforms.scales import with_scales_in_weights
 from tvm_ios.relax.tuned_loops import database_in_force, with_tuned_loops
 from tvm_ios.runtime.base.device import is_gpu_target
@@ -62,6 +63,8 @@ class PreparedModule:
     """The module before kernels had loops; None where it came with them."""
     quantised: QuantisedProducts | None = None
     """Products of a quantised model; None for other models."""
+    images: ImageLayouts | None = None
+    """Layouts of images; None where they are those of the model."""
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -89,7 +92,7 @@ def prepare(
     params: Mapping[str, Any] | None = None,
     target: Any = None,
     *,
-    image_layout: str | None = None,
+    image_layout: str | ImageForm | None = None,
 ) -> PreparedModule:
     """Module of kernels with loops; arguments and errors are those of :func:`fuse`."""
     return fuse(mod, params, target, image_layout=image_layout).with_loops()
@@ -100,7 +103,7 @@ def fuse(
     params: Mapping[str, Any] | None = None,
     target: Any = None,
     *,
-    image_layout: str | None = None,
+    image_layout: str | ImageForm | None = None,
 ) -> PreparedModule:
     """Module with parameters bound, constants folded, operators lowered to kernels, and fused.
 
@@ -118,17 +121,18 @@ def fuse(
         Target, as :func:`tvm_ios.relax.target.resolve_target` takes it.
     image_layout
         Layout of the images that 2-D convolutions read and write: ``NHWC``, one with blocks of
-        channels (``NHWC`` where channels fill no block), or None for the model's own. Inputs and
-        outputs of the model keep theirs.
+        channels (``NHWC`` where channels fill no block), a form that says the layout of each
+        convolution, or None for the model's own. Inputs and outputs of the model keep theirs.
 
     Raises
     ------
     ModelError
-        If the layout is another one, there is no ``main`` in Relax, a parameter is unknown or of
-        the wrong shape or type, or TVM does not have the target.
+        If the layout is another one, or a form of another number of convolutions, there is no
+        ``main`` in Relax, a parameter is unknown or of the wrong shape or type, or TVM does not
+        have the target.
     """
     chosen = resolve_target(target)
-    if image_layout not in (None, *IMAGE_LAYOUTS):
+    if not isinstance(image_layout, ImageForm) and image_layout not in (None, *IMAGE_LAYOUTS):
         raise ModelError(
             f"image_layout={image_layout!r}; it is None for the model's own, or one of "
             f"{', '.join(IMAGE_LAYOUTS)}"
@@ -139,6 +143,9 @@ def fuse(
     transform = relax.transform
     steps: list[tvm.transform.Pass] = []
     is_done = is_partitioned(mod) or is_prepared(mod)
+    images = None
+    if image_layout is not None and not is_done:
+        images = ImageLayouts(image_layout, blocks_of(chosen))
     faster = bits_may_change()
     products, quantised = multiplies_bytes(chosen), not is_done and is_quantised(mod)
     if not is_done:
@@ -154,7 +161,7 @@ def fuse(
                 if quantised
                 else []
             ),
-            *(laid_out(image_layout) if image_layout else []),
+            *(images.passes() if images else []),
             *([with_scales_in_weights] if faster and not quantised else []),
             *([DispatchSortScan()] if is_gpu_target(chosen) else []),
             transform.EliminateCommonSubexpr(),
@@ -176,7 +183,7 @@ def fuse(
     if faster and not is_done:
         module = with_packed_weights(extract(module), chosen)
     fused = None if is_done else module
-    return PreparedModule(module=module, target=chosen, fused=fused, quantised=told)
+    return PreparedModule(module=module, target=chosen, fused=fused, quantised=told, images=images)
 
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:

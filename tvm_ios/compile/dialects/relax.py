@@ -6,9 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 
-from tvm_ios import errors
 from tvm_ios.core.conversion import AS_IT_IS, Conversion
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.targets import require_known_target
@@ -50,12 +48,6 @@ __all__ = [
     "rewrite_extraction",
     "with_low_precision",
 ]
-
-
-# TVM-FFI carries exceptions of Python through C++ by name, and TVM has a ScheduleError as well.
-for _error in vars(errors).values():
-    if isinstance(_error, type) and issubclass(_error, errors.TvmIosError):
-        tvm_ffi.register_error(f"tvm_ios.{_error.__name__}", _error)
 
 
 def prepare(

@@ -1,14 +1,19 @@
-"""Layout of the images of a Relax model, chosen by prices before anything is built.
+"""Layouts of the images of a Relax model, chosen by prices before anything is built.
 
 Comes before schedules are searched. Operator libraries are asked what their calls take in each
-layout, and what they compute surely faster than TVM's kernels is not compiled.
+layout, and what they compute surely faster than TVM's kernels is not compiled. From the prices in
+one layout and in another follows which convolutions had better have the one, and which the other.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import mean
 from typing import Any
 
 import tvm
@@ -16,7 +21,15 @@ import tvm
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.dialects.dialect import dialect_here
 from tvm_ios.core.fused_function import FusedFunction
+from tvm_ios.core.image_layouts import (
+    BLOCKS,
+    CHANNELS_LAST,
+    ConvolutionSizes,
+    ImageForm,
+    cheapest_layouts,
+)
 from tvm_ios.cost.efficiencies import Efficiencies
+from tvm_ios.cost.layout_costs import layout_costs, moved_ns
 from tvm_ios.errors import ModelError
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
@@ -26,6 +39,7 @@ from tvm_ios.profile.predicted_prices import PricePredictor
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, fuse
+from tvm_ios.relax.transforms.image_layouts import blocks_of, sizes_of
 from tvm_ios.relax.tuned_loops import database_in_force
 from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
@@ -33,6 +47,9 @@ from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 __all__ = ["LaidOut", "ModelLayouts"]
 
 OWN = "images as they are in the model"
+BOTH = "both"
+NO_LAYOUT = (ModelError, RuntimeError, ValueError)
+"""Errors of layouts that cannot be had: what is wrong in a rule of TVM's ends in any of a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +68,30 @@ class _Priced:
     prepared: PreparedModule
     functions: Sequence[FusedFunction | None]
     """Function of each operator; None of what no library could compute."""
-    times_ns: Sequence[int | None]
+    times_ns: Sequence[int]
+    """Nanoseconds of each operator; what no library computes is predicted, and views take none."""
+    library_ns: Sequence[int | None]
     """Nanoseconds of each operator by the fastest library; None where no library computes it."""
 
-    def price_ns(self, call: MeasuringCall) -> float:
-        """Nanoseconds of all operators in order; what no library computes is predicted."""
-        predictor = PricePredictor(
-            speeds=call.device.speeds,
-            lanes=call.device.require_lanes(None),
-            efficiencies=Efficiencies.shipped(DIALECT),
-        )
-        rows = zip(self.prepared.extraction.graph.operators, self.times_ns, strict=True)
-        return sum(
-            predictor.price(operator, TVM).helped_ns if time_ns is None else time_ns
-            for operator, time_ns in rows
-            if not operator.view
-        )
+    @property
+    def price_ns(self) -> int:
+        """Nanoseconds of all operators in order."""
+        return sum(self.times_ns)
+
+    @property
+    def form(self) -> ImageForm | None:
+        """Form of the images; None where the model kept its own."""
+        return None if self.prepared.images is None else self.prepared.images.form
+
+    @cached_property
+    def convolutions_ns(self) -> Mapping[ConvolutionSizes | None, float]:
+        """Nanoseconds of a convolution with what is fused to it, by its sizes."""
+        found: dict[ConvolutionSizes | None, list[int]] = defaultdict(list)
+        for function, time_ns in zip(self.functions, self.times_ns, strict=True):
+            sizes = None if function is None else sizes_of(function)
+            if sizes is not None:
+                found[sizes].append(time_ns)
+        return {sizes: mean(times_ns) for sizes, times_ns in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +136,16 @@ class ModelLayouts:
         with call.stage("price layouts", call.to_profile) as granted:
             here = call.at(granted)
             priced = {layout: self._priced(each, here) for layout, each in prepared.items()}
-        prices_ns = {layout: each.price_ns(call) for layout, each in priced.items()}
+            if (form := _cheapest_form([*priced.values()], here)) is not None:
+                # TVM could make both layouts, but may not be able to join them.
+                with suppress(*NO_LAYOUT):
+                    priced[BOTH] = self._priced(self._laid_out(form), here)
+        prices_ns = {layout: each.price_ns for layout, each in priced.items()}
         kept = min(prices_ns, key=lambda layout: prices_ns[layout])
         if len(prices_ns) > 1:
             told = ", ".join(f"{layout} {ns / 1e6:.3g} ms" for layout, ns in prices_ns.items())
-            notes = (*notes, f"images are in {kept}, by prices of all operators: {told}")
+            which = _told(list(prices_ns), priced[kept].form) if kept == BOTH else kept
+            notes = (*notes, f"images are in {which}, by prices of all operators: {told}")
         best = priced[kept]
         with call.stage("build", call.to_prepare()):
             built = self.built(best.prepared, self._absent(best, call))
@@ -131,13 +161,12 @@ class ModelLayouts:
         for layout in _layouts(liked, self.target) if liked and _has_images(self.mod) else ():
             try:
                 found[layout] = self._laid_out(layout)
-            # What is wrong in a rule of layouts of TVM's ends in any error of a pass.
-            except (ModelError, RuntimeError, ValueError) as error:
+            except NO_LAYOUT as error:
                 reason = (str(error).splitlines() or ["no reason"])[-1]
                 notes.append(f"{layout} cannot be had: {reason}")
         return found or {OWN: fuse(self.mod, self.params, self.target)}, tuple(notes)
 
-    def _laid_out(self, layout: str) -> PreparedModule:
+    def _laid_out(self, layout: str | ImageForm) -> PreparedModule:
         """The model in a layout, for all of whose operators TVM has kernels."""
         made = fuse(self.mod, self.params, self.target, image_layout=layout)
         if barriers := made.extraction.coverage.barriers:
@@ -147,12 +176,30 @@ class ModelLayouts:
     def built(self, prepared: PreparedModule, absent: Collection[str] = ()) -> BuiltModel:
         """Prepared model with its kernels, but for absent ones."""
         built = build_prepared(prepared.with_loops(), absent=absent)
-        return replace(built, libraries=self.libraries)
+        form = None if prepared.images is None else prepared.images.form
+        return replace(built, libraries=self.libraries, form=form)
 
     def _priced(self, prepared: PreparedModule, call: MeasuringCall) -> _Priced:
         functions = functions_of(prepared.extraction)
-        times_ns = call.library_ns(functions, self.libraries)
-        return _Priced(prepared=prepared, functions=functions, times_ns=times_ns)
+        library_ns = call.library_ns(functions, self.libraries)
+        predictor = PricePredictor(
+            speeds=call.device.speeds,
+            lanes=call.device.require_lanes(None),
+            efficiencies=Efficiencies.shipped(DIALECT),
+        )
+        times_ns = [
+            0
+            if operator.view
+            else predictor.price(operator, TVM).helped_ns
+            if time_ns is None
+            else time_ns
+            for operator, time_ns in zip(
+                prepared.extraction.graph.operators, library_ns, strict=True
+            )
+        ]
+        return _Priced(
+            prepared=prepared, functions=functions, times_ns=times_ns, library_ns=library_ns
+        )
 
     def _absent(self, priced: _Priced, call: MeasuringCall) -> frozenset[str]:
         """Kernels, by name, that cannot beat a library's call; none where a tuned one may."""
@@ -160,13 +207,45 @@ class ModelLayouts:
             return frozenset()
         extraction = priced.prepared.extraction
         kernels, operators = dialect_here().absentees(extraction), extraction.graph.operators
-        return absent_kernels(kernels, priced.functions, operators, priced.times_ns, call)
+        return absent_kernels(kernels, priced.functions, operators, priced.library_ns, call)
+
+
+def _cheapest_form(priced: Sequence[_Priced], call: MeasuringCall) -> ImageForm | None:
+    """Form at the least cost by prices with channels last and in blocks; None if it is one of both.
+
+    Also None where the model could not be had in one of them.
+    """
+    if len(priced) != len((CHANNELS_LAST, BLOCKS)):
+        return None
+    last, blocks = priced
+    if last.prepared.images is None or last.form is None or blocks.form is None:
+        return None
+    places = last.prepared.images.places
+    last_ns, blocks_ns = (
+        [each.convolutions_ns.get(sizes, 0.0) for sizes in places.convolutions]
+        for each in (last, blocks)
+    )
+    able_ns = [
+        math.inf if layout == CHANNELS_LAST else time_ns
+        for time_ns, layout in zip(blocks_ns, blocks.form.layouts, strict=True)
+    ]
+    moved = moved_ns(call.device.speeds, call.device.require_lanes(None))
+    form = ImageForm(layouts=cheapest_layouts(layout_costs(places, able_ns, last_ns, moved)))
+    return None if form in (last.form, blocks.form) else form
+
+
+def _told(layouts: Sequence[str], form: ImageForm | None) -> str:
+    """Words on a form in two layouts, the first of which has channels last, the second blocks."""
+    last, blocks, *_ = layouts
+    kept = () if form is None else form.layouts
+    return (
+        f"{last} at {kept.count(CHANNELS_LAST)} convolutions and {blocks} at {kept.count(BLOCKS)}"
+    )
 
 
 def _layouts(liked: str, target: tvm.target.Target) -> tuple[str, ...]:
     """Layouts to ask about: the one that a library likes, and blocks that fill a vector."""
-    block = 16 if tvm.target.codegen.target_has_features("avx512f", target) else 8
-    return liked, f"NCHW{block}c"
+    return liked, blocks_of(target)
 
 
 def _has_images(mod: Any) -> bool:

@@ -12,6 +12,7 @@ from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.plan_of import widest_stage
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.devices.library_choice import LibraryChoice
@@ -72,7 +73,11 @@ def _prepared_for(
     schedule: InterOpSchedule, mod: tvm.IRModule, params: Mapping[str, Any] | None, target: Any
 ) -> PreparedModule:
     """Model in the layout and precision that a schedule was found for; in any if it fits none."""
-    layouts = (*IMAGE_LAYOUTS, None) if schedule.libraries else (None, *IMAGE_LAYOUTS)
+    layouts: tuple[str | ImageForm | None, ...] = (None, *IMAGE_LAYOUTS)
+    if schedule.form is not None:
+        layouts = (schedule.form,)
+    elif schedule.libraries:
+        layouts = (*IMAGE_LAYOUTS, None)
     for layout in layouts:
         prepared = in_precision(fuse(mod, params, target, image_layout=layout), schedule.low)
         if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:

@@ -6,6 +6,9 @@ import pytest
 from tvm import relax
 
 from tests.relax.networks import TARGET, Network
+from tvm_ios.compile.lower import lower_schedule
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.driver.compile_schedule import compile_schedule
 from tvm_ios.driver.dialects import relax_layout
 from tvm_ios.driver.dialects.relax_layout import ModelLayouts
 from tvm_ios.errors import ModelError
@@ -13,7 +16,9 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax import prepare as prepare_module
 from tvm_ios.relax.prepare import fuse
 from tvm_ios.relax.target import resolve_target
+from tvm_ios.relax.transforms.image_layouts import sizes_of
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
+from tvm_ios.search.baselines import sequential_schedule
 
 LAYOUTS = (None, "NHWC", "NCHW8c")
 
@@ -65,6 +70,39 @@ def test_the_layout_whose_operators_take_least_is_built(kept, mod, call, monkeyp
     found = layouts(mod, OnednnLibrary()).fastest(call)
     assert layout_of(found, mod) == kept
     assert f"images are in {kept}, by prices of all operators" in found.notes[0]
+
+
+def test_each_convolution_gets_its_cheaper_layout(mod, call, monkeypatch):
+    """That of 3 x 3 last and the other in blocks; where TVM cannot join both, one for all."""
+
+    def library_ns(_self, functions, _libraries):
+        found = [function and sizes_of(function) for function in functions]
+        layouts = [each and each.calls[0].attribute("data_layout") for each in functions]
+        return [
+            None
+            if sizes is None
+            else 10**6
+            if (sizes.kernel[2] == 3) == (layout == "NHWC")
+            else 10**9
+            for sizes, layout in zip(found, layouts, strict=True)
+        ]
+
+    monkeypatch.setattr(MeasuringCall, "library_ns", library_ns)
+    found = layouts(mod, OnednnLibrary()).fastest(call)
+    assert found.built.form == ImageForm(layouts=(CHANNELS_LAST, BLOCKS))
+    assert "images are in NHWC at 1 convolutions and NCHW8c at 1, by prices" in found.notes[0]
+    schedule = lower_schedule(found.built, sequential_schedule(found.built.graph), lanes=1).schedule
+    assert schedule.form == found.built.form
+    known = compile_schedule(mod, target=TARGET, schedule=schedule)
+    assert known.graph.fingerprint() == found.built.graph.fingerprint()
+
+    def unjoined(*args, image_layout=None, **options):
+        if isinstance(image_layout, ImageForm):
+            raise RuntimeError("no rule")  # noqa: TRY004 - as TVM does
+        return fuse(*args, image_layout=image_layout, **options)
+
+    monkeypatch.setattr(relax_layout, "fuse", unjoined)
+    assert len({*layouts(mod, OnednnLibrary()).fastest(call).built.form.layouts}) == 1
 
 
 def test_kernels_get_loops_in_the_layout_that_is_kept_only(mod, call, monkeypatch):
