@@ -13,6 +13,7 @@ from tvm import relay
 
 import tvm_ios
 from tvm_ios.compile.built_model import build_model, build_prepared
+from tvm_ios.compile.dialects.dialect import in_precision
 from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
 from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
@@ -23,7 +24,7 @@ from tvm_ios.measure.comparison import CompareRound, Comparison
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.build_candidates import BuildCandidate, all_candidates, changes_for
 from tvm_ios.profile.build_choice import choose_build
-from tvm_ios.profile.decisions.known_forms import build_for_schedule, in_precision
+from tvm_ios.profile.decisions.known_forms import build_for_schedule
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.inputs import resolve_target
 from tvm_ios.relay.layouts.image_form import in_form

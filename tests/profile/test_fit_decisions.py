@@ -16,7 +16,8 @@ from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.core.schedule import LibraryOperators, Stage, Strategy
 from tvm_ios.core.verify import verify_schedule
 from tvm_ios.profile.build_candidates import BuildCandidate
-from tvm_ios.profile.decisions.fit_relay_decisions import RelayDecisionFitting
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
+from tvm_ios.profile.decisions.known_forms import prepared_in_form
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.extract import extract
 from tvm_ios.relay.layouts.image_form import in_form
@@ -52,11 +53,11 @@ def built(narrow):
 @pytest.fixture
 def fitting(built, narrow, tmp_path):
     mod, params = narrow
-    return RelayDecisionFitting(
+    model = BuildCandidate(mod=mod, params=params)
+    return DecisionFitting(
         built=built,
-        model=BuildCandidate(mod=mod, params=params),
+        prepared_in=prepared_in_form(model, built.prepared.target, pad_channels=False),
         call=MeasuringCall.here(lanes=1, database=tmp_path / "prices.sqlite"),
-        pad_channels=False,
         pad_merged_kernels=True,
     )
 
@@ -102,7 +103,7 @@ def test_another_door_with_another_order_is_found(fitting):
     here = build_model(*joined(("left", "right"), swapped=True), TARGET)
     costs = tuple(each.flops for each in there.graph.operators)
     schedule = replace(sequential_schedule(there.graph), operator_ns=costs)
-    found = fitted(replace(fitting, built=here, model=None), decided(there, schedule))
+    found = fitted(replace(fitting, built=here, prepared_in=None), decided(there, schedule))
     assert found.schedule.operator_ns == tuple(each.flops for each in here.graph.operators)
     verify_schedule(found.schedule, here.graph)
     lower_schedule(found.built, found.schedule, lanes=1)
@@ -113,7 +114,7 @@ def test_a_machine_with_other_vectors_is_understood(built, narrow, fitting):
     wider = extract(prepare(*narrow, "llvm -mcpu=skylake-avx512").module).graph
     assert wider.fingerprint() != built.graph.fingerprint()
     decisions = Decisions(schedule=greedy_schedule(wider), graph=wider, origin=ORIGIN)
-    found = fitted(replace(fitting, model=None), decisions)
+    found = fitted(replace(fitting, prepared_in=None), decisions)
     assert "operators were matched by structure" in found.told
     lower_schedule(built, found.schedule, lanes=1)
 
@@ -129,7 +130,7 @@ def test_another_form_is_built_for_them(narrow, fitting):
     assert "build given decisions" in fitting.call.clock.phase_s
     # Where it may not be, or there is no time, they race in the form of here, or do not.
     for strict in (
-        replace(fitting, model=None),
+        replace(fitting, prepared_in=None),
         replace(fitting, call=replace(fitting.call, budget=TimeBudget(1e-9))),
     ):
         result = strict.of({"peer.json": decided(there)})

@@ -25,7 +25,7 @@ from tvm_ios.relax.ir import call_name, main_of, name_of, operator_calls, static
 from tvm_ios.relax.notes import fuse_noted, legalize_noted
 from tvm_ios.relax.schedules.in_force import with_own_loops
 from tvm_ios.relax.stage_ir import is_partitioned
-from tvm_ios.relax.stored.bfloat16 import in_bfloat16, low_values
+from tvm_ios.relax.stored.bfloat16 import in_bfloat16
 from tvm_ios.relax.stored.packed_weights import with_packed_weights
 from tvm_ios.relax.stored.quantised import in_numbers, is_quantised
 from tvm_ios.relax.stored.whole_numbers import in_whole_numbers
@@ -42,7 +42,6 @@ __all__ = [
     "PreparedModule",
     "bound_module",
     "fuse",
-    "in_precision",
     "params_by_name",
     "prepare",
     "with_low_precision",
@@ -191,16 +190,6 @@ def multiplies_bytes(target: tvm.target.Target) -> bool:
     if is_gpu_target(target):
         return False
     return bool(tvm.target.codegen.target_has_features("avx512vnni", target))
-
-
-def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule:
-    """Prepared module of float32 with the values in bfloat16 that a schedule says.
-
-    The same without any, and where its operators are others, so that these values cannot be.
-    """
-    if low is None or not low_values(prepared.extraction).holds(low):
-        return prepared
-    return with_low_precision(prepared, low)
 
 
 def with_low_precision(prepared: PreparedModule, low: LowPrecision) -> PreparedModule:

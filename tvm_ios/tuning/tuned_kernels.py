@@ -18,13 +18,13 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.compile.dialects.dialect import in_precision
 from tvm_ios.core.graph import OperatorGraph
 from tvm_ios.core.merge_rule import why_not_merge
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, OutOfTimeError, RecordError
 from tvm_ios.host import cached_libinfo
 from tvm_ios.profile.build_choice import choose_build, with_libraries
-from tvm_ios.profile.decisions.known_forms import in_precision
 from tvm_ios.profile.fastest_build import Records
 from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relay.context import model_digest

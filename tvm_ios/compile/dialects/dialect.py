@@ -16,7 +16,7 @@ from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
-__all__ = ["Dialect", "Prepared", "dialect_here"]
+__all__ = ["Dialect", "Prepared", "dialect_here", "in_precision"]
 
 
 class Prepared(Protocol):
@@ -133,3 +133,16 @@ class Dialect(Protocol):
 def dialect_here() -> Dialect:
     """Dialect of the TVM in this process: Relax for 0.27, Relay for 0.11 to 0.19."""
     return cast("Dialect", import_module(f"tvm_ios.compile.dialects.{DIALECT}"))
+
+
+def in_precision(prepared: Any, low: LowPrecision | None) -> Any:
+    """Prepared module of float32 with the values in bfloat16 that a schedule says.
+
+    The same without any; None where its operators are others, so that these values cannot be.
+    """
+    dialect = dialect_here()
+    if low is None:
+        return prepared
+    if not dialect.low_values(prepared.extraction).holds(low):
+        return None
+    return dialect.with_low_precision(prepared, low)

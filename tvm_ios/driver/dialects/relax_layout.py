@@ -166,12 +166,22 @@ class ModelLayouts:
                 notes.append(f"{layout} cannot be had: {reason}")
         return found or {OWN: fuse(self.mod, self.params, self.target)}, tuple(notes)
 
-    def _laid_out(self, layout: str | ImageForm) -> PreparedModule:
+    def _laid_out(self, layout: str | ImageForm | None) -> PreparedModule:
         """The model in a layout, for all of whose operators TVM has kernels."""
         made = fuse(self.mod, self.params, self.target, image_layout=layout)
         if barriers := made.extraction.coverage.barriers:
             raise ModelError(f"{barriers[0].where} is {barriers[0].reason}")
         return made
+
+    def in_form(self, form: ImageForm | None) -> list[PreparedModule]:
+        """The model in a form, with loops; nothing where it cannot be had.
+
+        Without a form it has its own layouts.
+        """
+        try:
+            return [self._laid_out(form).with_loops()]
+        except NO_LAYOUT:
+            return []
 
     def built(self, prepared: PreparedModule, absent: Collection[str] = ()) -> BuiltModel:
         """Prepared model with its kernels, but for absent ones."""

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 
 from tvm_ios.compile.built_model import build_model, build_prepared
+from tvm_ios.compile.dialects.dialect import in_precision
 from tvm_ios.compile.lower import lower_partitioned, lower_schedule
 from tvm_ios.compile.model import CompiledModel
 from tvm_ios.compile.plan_of import widest_stage
@@ -21,7 +22,7 @@ from tvm_ios.driver.dialects.relax_options import relax_options
 from tvm_ios.driver.options import TuneOptions
 from tvm_ios.driver.taken_rest import taken_rest
 from tvm_ios.errors import OptionError
-from tvm_ios.relax.prepare import PreparedModule, fuse, in_precision
+from tvm_ios.relax.prepare import PreparedModule, fuse
 from tvm_ios.relax.stage_ir import is_partitioned, read_schedule
 from tvm_ios.relax.target import resolve_target
 from tvm_ios.relax.transforms.image_layouts import IMAGE_LAYOUTS
@@ -79,7 +80,8 @@ def _prepared_for(
     elif schedule.libraries:
         layouts = (*IMAGE_LAYOUTS, None)
     for layout in layouts:
-        prepared = in_precision(fuse(mod, params, target, image_layout=layout), schedule.low)
+        exact = fuse(mod, params, target, image_layout=layout)
+        prepared: PreparedModule = in_precision(exact, schedule.low) or exact
         if prepared.extraction.graph.fingerprint() == schedule.graph_fingerprint:
             break
     return prepared

@@ -89,6 +89,8 @@ def _tune_race(
             call=call,
             pad_merged_kernels=search.pad_merged_kernels,
             precision=options.precision,
+            prepared_in=layouts.in_form,
+            inputs=given.inputs,
         )
         decided = fitting.of(files)
         main = schedule_build(built, session, call, search)

@@ -26,7 +26,8 @@ from tvm_ios.errors import OptionError
 from tvm_ios.host import default_lanes
 from tvm_ios.kernels.workers import shared_workers
 from tvm_ios.profile.build_candidates import BuildCandidate, changes_for
-from tvm_ios.profile.decisions.fit_relay_decisions import RelayDecisionFitting
+from tvm_ios.profile.decisions.fit_decisions import DecisionFitting
+from tvm_ios.profile.decisions.known_forms import prepared_in_form
 from tvm_ios.profile.fastest_build import build_fastest
 from tvm_ios.profile.find_schedules import schedule_build
 from tvm_ios.profile.image_form import form_by_prices
@@ -154,11 +155,12 @@ def _tune_race(given: TuneCall) -> TuneRace:
             session = stack.enter_context(call.open())
             built = chosen.built if tuned is None else tuned.built
             memory = MemoryLimit.over(built, search.memory_limit_mb, session, call)
-            fitting = RelayDecisionFitting(
+            model, pads = BuildCandidate(mod=mod, params=params), build.pad_channels
+            prepared_in = prepared_in_form(model, built.prepared.target, pad_channels=pads)
+            fitting = DecisionFitting(
                 built=built,
-                model=None if conversion.changes else BuildCandidate(mod=mod, params=params),
                 call=call,
-                pad_channels=build.pad_channels,
+                prepared_in=None if conversion.changes else prepared_in,
                 pad_merged_kernels=search.pad_merged_kernels,
                 precision=options.precision,
                 inputs=given.inputs,

@@ -1,16 +1,21 @@
 """Fitting of given decisions to the model of a call: its operators are found in the graph.
 
-Comes after the first build and before the search. A dialect whose models have several forms, which
-may be built for a file, has a class of its own.
+Comes after the first build and before the search. Where decisions are of another form of the model,
+it is built in that form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tvm_ios.compile.built_model import BuiltModel
+import numpy as np
+
+from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.compile.dialects.dialect import Prepared, in_precision
+from tvm_ios.core.graph import OperatorGraph
+from tvm_ios.core.image_layouts import ImageForm
 from tvm_ios.core.precision.low_precision import Precision
 from tvm_ios.core.precision.precision_outcome import PrecisionOutcome
 from tvm_ios.core.schedule import InterOpSchedule
@@ -18,6 +23,7 @@ from tvm_ios.core.verify import verify_schedule
 from tvm_ios.errors import ModelError, OptionError, ScheduleError
 from tvm_ios.profile.decisions.given_decisions import GivenDecisions, GivenSchedule
 from tvm_ios.profile.measuring_call import MeasuringCall
+from tvm_ios.profile.precision.low_build import outcome_of, outputs_of
 from tvm_ios.report.contestants import GIVEN
 from tvm_ios.runtime.artifact.decisions import Decisions
 from tvm_ios.runtime.libraries.known import find_library
@@ -39,6 +45,11 @@ class DecisionFitting:
     pad_merged_kernels: bool
     precision: Precision = field(default_factory=Precision)
     """Arithmetic that the call allows, and how far off results may be."""
+    prepared_in: Callable[[ImageForm | None], Iterable[Prepared]] | None = None
+    """Function that prepares the model in a form, in each way that may be meant, with loops of its
+    kernels; None where no other form is allowed."""
+    inputs: Mapping[str, np.ndarray] | None = None
+    """Inputs that the error of bfloat16 is checked on; None for made-up ones."""
 
     def of(self, files: Mapping[str, Decisions]) -> GivenDecisions:
         """Schedules of all files that fit, with the records in force, and reasons of the others."""
@@ -91,9 +102,48 @@ class DecisionFitting:
         return self.built, here, None
 
     def _elsewhere(self, decisions: Decisions, here: InterOpSchedule | None) -> Placed | None:
-        """Another build that decisions are for, and schedule; None where ``here`` has to do."""
-        del decisions, here
-        return None
+        """Build in the form of decisions, and schedule; None where it may not be, or does not fit.
+
+        TVM's kernels are far slower in a layout that a library likes, so a form is not built for a
+        library that does not compute here.
+        """
+        if here is not None and decisions.schedule.form == self.built.form:
+            return None
+        if self.prepared_in is None or self._missing(decisions):
+            return None
+        if not self.call.budget.allows(self.call.clock.phase_s.get("build", 0.0)):
+            self.call.budget.cut("given decisions were not built in their form")
+            return None
+        form = decisions.schedule.form
+        with self.call.stage("build given decisions", self.call.to_prepare()):
+            for exact in self.prepared_in(form):
+                schedule = decisions.on(self._graph(exact))
+                made = None if schedule is None else in_precision(exact, schedule.low)
+                schedule = None if made is None else decisions.on(self._graph(made))
+                if made is not None and schedule is not None:
+                    built = self._built(made, form)
+                    plain = built if made is exact else self._built(exact, form)
+                    break
+            else:
+                return None
+        return built, schedule, None if plain is built else self._checked(plain, built)
+
+    def _graph(self, prepared: Prepared) -> OperatorGraph:
+        return OperatorGraph(self.built.name, prepared.extraction.graph.operators)
+
+    def _built(self, prepared: Prepared, form: ImageForm | None) -> BuiltModel:
+        built = build_prepared(prepared, name=self.built.name, like=self.built)
+        return replace(built, libraries=self.built.libraries, form=form)
+
+    def _checked(self, exact: BuiltModel, built: BuiltModel) -> PrecisionOutcome:
+        """Errors of a build in bfloat16, which must be within the bound."""
+        found = outcome_of(outputs_of(exact, self.call, self.inputs), built, self.call, self.inputs)
+        if not found.is_within(self.precision.max_relative_error):
+            raise ScheduleError(
+                "in their form its error is above the bound of "
+                f"{self.precision.max_relative_error:g}: {found.details()[0]}"
+            )
+        return found
 
     @property
     def _libraries(self) -> set[str]:

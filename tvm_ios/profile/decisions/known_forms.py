@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
+from tvm_ios.compile.dialects.dialect import in_precision
 from tvm_ios.core.image_layouts import ImageForm
-from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.schedule import InterOpSchedule
 from tvm_ios.devices.targets import require_known_target, traits_for_target
-from tvm_ios.host import host_target
+from tvm_ios.host import cached_libinfo, host_target
 from tvm_ios.profile.build_candidates import (
     BuildCandidate,
     all_candidates,
     changes_for,
 )
 from tvm_ios.relay.inputs import resolve_target
-from tvm_ios.relay.prepare import PreparedModule, prepare, with_low_precision
-from tvm_ios.relay.transforms.bfloat16 import low_values
+from tvm_ios.relay.prepare import PreparedModule, prepare
 from tvm_ios.runtime.libraries.known import LIBRARIES
 
-__all__ = ["build_for_schedule", "in_precision", "known_forms"]
+__all__ = ["build_for_schedule", "known_forms", "prepared_in_form"]
 
 
 def build_for_schedule(
@@ -53,18 +52,6 @@ def build_for_schedule(
     return build_prepared(plain)
 
 
-def in_precision(prepared: PreparedModule, low: LowPrecision | None) -> PreparedModule | None:
-    """Prepared module of float32 with the values in bfloat16 that a schedule says.
-
-    The same without any; None where its operators are others, so that these values cannot be.
-    """
-    if low is None:
-        return prepared
-    if not low_values(prepared.extraction).holds(low):
-        return None
-    return with_low_precision(prepared, low)
-
-
 def known_forms(
     model: BuildCandidate,
     target: tvm.target.Target,
@@ -89,3 +76,18 @@ def known_forms(
             if candidate.changes not in tried:
                 tried.add(candidate.changes)
                 yield candidate
+
+
+def prepared_in_form(
+    model: BuildCandidate, target: tvm.target.Target, *, pad_channels: bool
+) -> Callable[[ImageForm | None], Iterator[PreparedModule]]:
+    """Function that prepares a model in a form, in all ways in which it may have been built so."""
+
+    def prepared(form: ImageForm | None) -> Iterator[PreparedModule]:
+        for candidate in known_forms(model, target, form, pad_channels=pad_channels):
+            if candidate.form == form:
+                with cached_libinfo():
+                    made = prepare(candidate.checked, candidate.params, target)
+                yield made
+
+    return prepared

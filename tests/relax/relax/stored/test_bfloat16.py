@@ -9,11 +9,12 @@ from tvm import relax
 from tests.bfloat16 import nearest, widened
 from tests.relax.networks import TARGET, Network, answers, random_network, squeezenet
 from tvm_ios.compile.built_model import build_prepared
+from tvm_ios.compile.dialects.dialect import in_precision
 from tvm_ios.compile.lower import lower_schedule
 from tvm_ios.core.precision.low_precision import LowPrecision
 from tvm_ios.core.precision.stored_type import IN_BFLOAT16
 from tvm_ios.relax.extract import extract, functions_of
-from tvm_ios.relax.prepare import in_precision, prepare, with_low_precision
+from tvm_ios.relax.prepare import prepare, with_low_precision
 from tvm_ios.relax.stored.bfloat16 import low_values
 from tvm_ios.runtime.base.lane_pool import LaneOptions
 from tvm_ios.search.baselines import greedy_schedule, sequential_schedule
@@ -130,7 +131,7 @@ def test_views_stay_views():
 def test_values_that_cannot_be_bfloat16_leave_the_model_alone():
     model = prepared(lambda net: product(net, product(net, net.x)))
     assert in_precision(model, None) is model
-    assert in_precision(model, LowPrecision(results=(1,), weights=())) is model
+    assert in_precision(model, LowPrecision(results=(1,), weights=())) is None
     low = low_values(model.extraction).most()
     twice = [in_precision(model, low).extraction.graph.fingerprint() for _ in range(2)]
     assert twice[0] == twice[1] != model.extraction.graph.fingerprint()
