@@ -87,7 +87,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # ---- Whose turn it is ----
 
 
-@pytest.hookimpl(tryfirst=True)
 @pytest.hookimpl(tryfirst=True)  # before marks choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first, and tests that need quiet cores last.
