@@ -8,8 +8,7 @@ the tile that is left where no vector divides a row, so its loops are exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import tvm
 import tvm_ffi
@@ -18,9 +17,11 @@ from tvm.s_tir.dlight import IterInfo, SBlockInfo, normalize_prim_func
 from tvm.tirx import Expr as Value
 
 from tvm_ios.relax.schedules.arithmetic import calls_dear
+from tvm_ios.relax.schedules.column_sums import ColumnSums
+from tvm_ios.relax.schedules.far_columns import FarColumns
 from tvm_ios.relax.schedules.gathered import Sum, sums_of
 from tvm_ios.relax.schedules.in_place import MARK as IN_PLACE
-from tvm_ios.relax.schedules.row_vectors import Row, stored
+from tvm_ios.relax.schedules.row_vectors import Row
 from tvm_ios.relax.schedules.tiles import (
     LEAST_PARALLEL,
     extents_of,
@@ -38,8 +39,6 @@ VECTORS = 8
 """Vector registers of all sums of a tile: fewer read too little of each row."""
 FAR = 1 << 16
 """Elements of an array that does not lie in the nearest caches."""
-MOST_COLUMNS, BAND = 512, 8
-"""Most columns of a task, whose rows are read as they lie, and rows that are read side by side."""
 
 
 def columns(schedule: s_tir.Schedule, lanes: int) -> bool:  # noqa: ARG001 - the tiles need them
@@ -123,39 +122,6 @@ def with_columns_in_vectors(function: tvm.tirx.PrimFunc, lanes: int) -> tvm.tirx
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Partial sum in one vector register, of as many neighbouring columns as it has lanes."""
-
-    row: Row
-    first: Value
-    sum: Sum
-    start: Value
-    part: tirx.Buffer
-
-    def begun(self) -> tirx.Stmt:
-        """Statements before the first row."""
-        return self.row.in_lanes(lambda lane, _: stored(lane, [self.part], [self.start]), 0)
-
-    def added(self) -> tirx.Stmt:
-        """Statements of each row."""
-
-        def add(lane: Value, place: Value) -> list[tirx.Stmt]:
-            new = self.sum.combined(self.part[lane], self.row.at(self.sum.value.b, place))
-            return stored(lane, [self.part], [new])
-
-        return self.row.in_lanes(add, self.first)
-
-    def written(self) -> tirx.Stmt:
-        """Statements behind the last row."""
-
-        def write(lane: Value, place: Value) -> list[tirx.Stmt]:
-            indices = [self.row.at(each, place) for each in self.sum.indices]
-            return [tirx.BufferStore(self.sum.buffer, self.part[lane], indices)]
-
-        return self.row.in_lanes(write, self.first)
-
-
 def _summed(loop: tirx.For, lanes: int) -> tirx.Stmt:
     """Loop over columns, with all sums of a column in it, as tiles."""
     rows, realized = [], loop.body
@@ -169,7 +135,7 @@ def _summed(loop: tirx.For, lanes: int) -> tirx.Stmt:
     sums = list(zip(sums_of(step), starts, strict=True))
     size = int(loop.extent) * math.prod(int(each.extent) for each in rows)
     if len(rows) == len(sums) == 1 and size >= FAR and int(loop.extent) >= lanes:
-        return _Bands(loop, rows[0], *sums[0], lanes).statement()
+        return FarColumns(loop, rows[0], *sums[0], lanes, _kind(loop)).statement()
     return _tiles(loop, rows, sums, VECTORS * lanes)
 
 
@@ -180,7 +146,7 @@ def _tiles(
 
     def tile(vectors: Sequence[tuple[Row, Value]]) -> tirx.Stmt:
         pieces = [
-            _Piece(row, first, each, start, row.vector(str(each.value.ty)))
+            ColumnSums(row, first, each, start, row.vector(str(each.value.ty)))
             for row, first in vectors
             for each, start in sums
         ]
@@ -203,85 +169,3 @@ def _tiles(
 
 def _kind(loop: tirx.For) -> tirx.ForKind:
     return tirx.ForKind.PARALLEL if loop.annotations[MARK] else tirx.ForKind.SERIAL
-
-
-@dataclass(frozen=True, slots=True)
-class _Bands:
-    """Sums of columns of what lies far away: of a few rows at a time, which are read as they lie.
-
-    Partial sums of a task's columns stay in the nearest cache. Tiles in registers read a short
-    piece of each row, and no processor foresees where the next one lies.
-    """
-
-    loop: tirx.For
-    row: tirx.For
-    sum: Sum
-    start: Value
-    lanes: int
-
-    def statement(self) -> tirx.Stmt:
-        """Loop over tasks, an even number of them that are alike but for the last one."""
-        extent, type_ = int(self.loop.extent), self.loop.loop_var.ty.dtype
-        vectors = -(-extent // (2 * -(-extent // (2 * MOST_COLUMNS)) * self.lanes))
-        width, row = vectors * self.lanes, Row(self.loop.loop_var, extent, self.lanes)
-        task, tasks = tirx.Var("task", type_), -(-extent // width)
-        begin = (tasks - 1) * width
-        rest = [(half, at - begin) for half, at in row.halves() if at is not None]
-        body = self._task(task * width, width, (extent - begin) // self.lanes, rest)
-        if begin + width != extent and tasks > 1:
-            body = tirx.IfThenElse(
-                task < tasks - 1, self._task(task * width, width, vectors, []), body
-            )
-        return tirx.For(task, 0, tasks, _kind(self.loop), body)
-
-    def _task(
-        self, begin: Value, width: int, vectors: int, rest: Sequence[tuple[Row, int]]
-    ) -> tirx.Stmt:
-        """Sums of so many vectors of columns, and of shorter ones behind them."""
-        type_, index = str(self.sum.value.ty), self.loop.loop_var.ty.dtype
-        sums = tirx.decl_buffer((width,), type_, "sums")
-
-        def over(steps: Callable[[_Piece, Value], list[tirx.Stmt]]) -> list[tirx.Stmt]:
-            """Steps of each piece, which has a place among the sums."""
-
-            def of(row: Row, place: Value) -> tirx.Stmt:
-                piece = _Piece(row, begin + place, self.sum, self.start, row.vector(type_))
-                return tirx.SeqStmt([tirx.AllocBuffer(piece.part), *steps(piece, place)])
-
-            number = tirx.Var("vector", index)
-            whole = of(
-                Row(self.loop.loop_var, int(self.loop.extent), self.lanes), number * self.lanes
-            )
-            ends = [of(row, tirx.const(place, index)) for row, place in rest]
-            return [tirx.For(number, 0, vectors, tirx.ForKind.SERIAL, whole), *ends]
-
-        def got(piece: _Piece, place: Value) -> tirx.Stmt:
-            return piece.row.in_lanes(
-                lambda lane, at: stored(lane, [piece.part], [sums[at]]), place
-            )
-
-        def put(piece: _Piece, place: Value) -> tirx.Stmt:
-            return piece.row.in_lanes(
-                lambda lane, at: [tirx.BufferStore(sums, piece.part[lane], [at])], place
-            )
-
-        def added(rows: Sequence[Value]) -> list[tirx.Stmt]:
-            def steps(piece: _Piece, place: Value) -> list[tirx.Stmt]:
-                each = piece.added()
-                all_of_it = [substituted(each, [(self.row.loop_var, row)]) for row in rows]
-                return [got(piece, place), *all_of_it, put(piece, place)]
-
-            return over(steps)
-
-        band, height = tirx.Var("band", self.row.loop_var.ty.dtype), int(self.row.extent)
-        whole = in_order(added([band * BAND + number for number in range(BAND)]))
-        left = [tirx.const(n, band.ty.dtype) for n in range(height // BAND * BAND, height)]
-        return tirx.SeqStmt(
-            [
-                tirx.AllocBuffer(sums),
-                *over(lambda piece, place: [piece.begun(), put(piece, place)]),
-                tirx.For(band, 0, height // BAND, tirx.ForKind.SERIAL, whole),
-                *(added(left) if left else []),
-                *over(lambda piece, place: [got(piece, place), piece.written()]),
-            ]
-        )
