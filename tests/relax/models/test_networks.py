@@ -33,7 +33,7 @@ from tvm_ios.models.transformer import TransformerBuilder
             {"image_size": 64},
             1.327983,
             60.400285,
-            marks=pytest.mark.slow(10),
+            marks=pytest.mark.full,
             id="mobilenet_v3",
         ),
     ],

@@ -136,7 +136,7 @@ def _next(net, x, made, chooser):
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(n, marks=[] if n < 2 else pytest.mark.slow(2) if n < 6 else pytest.mark.full)
+        pytest.param(n, marks=[] if n < 1 else pytest.mark.slow(2) if n < 3 else pytest.mark.full)
         for n in range(60)
     ],
 )

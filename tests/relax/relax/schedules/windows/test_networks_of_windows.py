@@ -53,7 +53,7 @@ def _window(net, x, channels, chooser):
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(n, marks=[] if n < 3 else pytest.mark.slow(3) if n < 9 else pytest.mark.full)
+        pytest.param(n, marks=[] if n < 3 else pytest.mark.slow(3) if n < 6 else pytest.mark.full)
         for n in range(18)
     ],
 )

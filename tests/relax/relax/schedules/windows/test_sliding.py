@@ -186,7 +186,7 @@ def _random_window(layout, seed):
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[] if n < 12 else pytest.mark.full) for n in range(32)]
+    "seed", [pytest.param(n, marks=[] if n < 6 else pytest.mark.full) for n in range(32)]
 )
 @pytest.mark.parametrize("layout", ["NHWC", "blocks", "NCHW"])
 @pytest.mark.parametrize("lanes", [4, 16])
