@@ -43,6 +43,7 @@ def test_no_other_choice_costs_less(costs):
     found = cheapest_layouts(costs)
     every = product((BLOCKS, CHANNELS_LAST), repeat=len(costs.blocks_ns))
     assert cost_ns(costs, found) == min(cost_ns(costs, each) for each in every)
+    assert costs.total_ns(found) == cost_ns(costs, found)
 
 
 def test_a_network_without_images_has_no_layouts():

@@ -176,6 +176,14 @@ class LayoutCosts:
     moves_ns: Mapping[tuple[int, int], int]
     """Nanoseconds of moves between two places, if their layouts differ."""
 
+    def total_ns(self, layouts: Sequence[str]) -> float:
+        """Nanoseconds of all places in these layouts, with moves between them."""
+        prices = zip(layouts, self.blocks_ns, self.channels_last_ns, strict=True)
+        moves = self.moves_ns.items()
+        return sum(
+            last if each == CHANNELS_LAST else blocks for each, blocks, last in prices
+        ) + sum(ns for (one, other), ns in moves if layouts[one] != layouts[other])
+
 
 def cheapest_layouts(costs: LayoutCosts) -> tuple[str, ...]:
     """Layout of each place, so that prices and moves add up to the least sum."""

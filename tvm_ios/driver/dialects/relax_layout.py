@@ -48,6 +48,8 @@ __all__ = ["LaidOut", "ModelLayouts"]
 
 OWN = "images as they are in the model"
 BOTH = "both"
+LEAST_GAIN = 0.005
+"""Share of the cost in one layout that both have to gain: a third form takes a second or two."""
 NO_LAYOUT = (ModelError, RuntimeError, ValueError)
 """Errors of layouts that cannot be had: what is wrong in a rule of TVM's ends in any of a pass."""
 
@@ -221,7 +223,7 @@ class ModelLayouts:
 
 
 def _cheapest_form(priced: Sequence[_Priced], call: MeasuringCall) -> ImageForm | None:
-    """Form at the least cost by prices with channels last and in blocks; None if it is one of both.
+    """Form at the least cost by prices with channels last and in blocks; None if one layout will do.
 
     Also None where the model could not be had in one of them.
     """
@@ -240,8 +242,10 @@ def _cheapest_form(priced: Sequence[_Priced], call: MeasuringCall) -> ImageForm 
         for time_ns, layout in zip(blocks_ns, blocks.form.layouts, strict=True)
     ]
     moved = moved_ns(call.device.speeds, call.device.require_lanes(None))
-    form = ImageForm(layouts=cheapest_layouts(layout_costs(places, able_ns, last_ns, moved)))
-    return None if form in (last.form, blocks.form) else form
+    costs = layout_costs(places, able_ns, last_ns, moved)
+    form = ImageForm(layouts=cheapest_layouts(costs))
+    least_ns, *plain_ns = (costs.total_ns(each.layouts) for each in (form, last.form, blocks.form))
+    return form if least_ns < (1 - LEAST_GAIN) * min(plain_ns) else None
 
 
 def _told(layouts: Sequence[str], form: ImageForm | None) -> str:

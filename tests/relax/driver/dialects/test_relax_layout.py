@@ -105,6 +105,23 @@ def test_each_convolution_gets_its_cheaper_layout(mod, call, monkeypatch):
     assert len({*layouts(mod, OnednnLibrary()).fastest(call).built.form.layouts}) == 1
 
 
+def test_a_layout_for_each_convolution_has_to_gain_something(mod, call, monkeypatch):
+    """A move takes 500 ns, so both layouts together gain 0.2 and 0.6 per cent."""
+    for gain_ns, count in ((2_500, 1), (6_500, 2)):
+
+        def library_ns(_self, functions, _libraries, gain_ns=gain_ns):
+            found = [function and sizes_of(function) for function in functions]
+            layouts = [each and each.calls[0].attribute("data_layout") for each in functions]
+            return [
+                sizes and 500_000 - gain_ns * ((sizes.kernel[2] == 3) == (layout == "NHWC"))
+                for sizes, layout in zip(found, layouts, strict=True)
+            ]
+
+        monkeypatch.setattr(MeasuringCall, "library_ns", library_ns)
+        built = layouts(mod, OnednnLibrary()).fastest(call).built
+        assert len({*built.form.layouts}) == count
+
+
 def test_kernels_get_loops_in_the_layout_that_is_kept_only(mod, call, monkeypatch):
     priced(monkeypatch, {"NHWC": 10**9, "NCHW8c": 10**6})
     seen, own_loops = [], prepare_module.with_own_loops
