@@ -223,7 +223,7 @@ class ModelLayouts:
 
 
 def _cheapest_form(priced: Sequence[_Priced], call: MeasuringCall) -> ImageForm | None:
-    """Form at the least cost by prices with channels last and in blocks; None if one layout will do.
+    """Form of least cost by prices with channels last and in blocks; None if one layout will do.
 
     Also None where the model could not be had in one of them.
     """
