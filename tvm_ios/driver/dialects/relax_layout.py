@@ -7,49 +7,32 @@ one layout and in another follows which convolutions had better have the one, an
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from statistics import mean
+from functools import cached_property, partial
 from typing import Any
 
 import tvm
 
 from tvm_ios.compile.built_model import BuiltModel, build_prepared
 from tvm_ios.compile.dialects.dialect import dialect_here
-from tvm_ios.core.fused_function import FusedFunction
-from tvm_ios.core.image_layouts import (
-    BLOCKS,
-    CHANNELS_LAST,
-    ConvolutionSizes,
-    ImageForm,
-    cheapest_layouts,
-)
-from tvm_ios.cost.efficiencies import Efficiencies
-from tvm_ios.cost.layout_costs import layout_costs, moved_ns
+from tvm_ios.core.image_layouts import BLOCKS, CHANNELS_LAST, ImageForm
+from tvm_ios.driver.dialects.priced_layout import PricedLayout, cheapest_form
 from tvm_ios.errors import ModelError
 from tvm_ios.profile.absent_kernels import absent_kernels
 from tvm_ios.profile.in_time.first_answer import answer_with
 from tvm_ios.profile.measuring_call import MeasuringCall
-from tvm_ios.profile.operator_prices import TVM
-from tvm_ios.profile.predicted_prices import PricePredictor
-from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, fuse
-from tvm_ios.relax.transforms.image_layouts import blocks_of, sizes_of
+from tvm_ios.relax.transforms.image_layouts import blocks_of
 from tvm_ios.relax.tuned_loops import database_in_force
-from tvm_ios.runtime.base.tvm_names import DIALECT
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
 __all__ = ["LaidOut", "ModelLayouts"]
 
 OWN = "images as they are in the model"
 BOTH = "both"
-LEAST_GAIN = 0.005
-"""Share of the cost in one layout that both have to gain: a third form takes a second or two."""
 NO_LAYOUT = (ModelError, RuntimeError, ValueError)
 """Errors of layouts that cannot be had: what is wrong in a rule of TVM's ends in any of a pass."""
 
@@ -61,39 +44,6 @@ class LaidOut:
     built: BuiltModel
     notes: tuple[str, ...] = ()
     """Lines for people on what each layout costs, or why it cannot be had."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Priced:
-    """A model fused in a layout, and what its operators take."""
-
-    prepared: PreparedModule
-    functions: Sequence[FusedFunction | None]
-    """Function of each operator; None of what no library could compute."""
-    times_ns: Sequence[int]
-    """Nanoseconds of each operator; what no library computes is predicted, and views take none."""
-    library_ns: Sequence[int | None]
-    """Nanoseconds of each operator by the fastest library; None where no library computes it."""
-
-    @property
-    def price_ns(self) -> int:
-        """Nanoseconds of all operators in order."""
-        return sum(self.times_ns)
-
-    @property
-    def form(self) -> ImageForm | None:
-        """Form of the images; None where the model kept its own."""
-        return None if self.prepared.images is None else self.prepared.images.form
-
-    @cached_property
-    def convolutions_ns(self) -> Mapping[ConvolutionSizes | None, float]:
-        """Nanoseconds of a convolution with what is fused to it, by its sizes."""
-        found: dict[ConvolutionSizes | None, list[int]] = defaultdict(list)
-        for function, time_ns in zip(self.functions, self.times_ns, strict=True):
-            sizes = None if function is None else sizes_of(function)
-            if sizes is not None:
-                found[sizes].append(time_ns)
-        return {sizes: mean(times_ns) for sizes, times_ns in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +87,12 @@ class ModelLayouts:
             return LaidOut(built=built, notes=notes)
         with call.stage("price layouts", call.to_profile) as granted:
             here = call.at(granted)
-            priced = {layout: self._priced(each, here) for layout, each in prepared.items()}
-            if (form := _cheapest_form([*priced.values()], here)) is not None:
+            price = partial(PricedLayout.of, libraries=self.libraries, call=here)
+            priced = {layout: price(each) for layout, each in prepared.items()}
+            if (form := cheapest_form([*priced.values()], here)) is not None:
                 # TVM could make both layouts, but may not be able to join them.
                 with suppress(*NO_LAYOUT):
-                    priced[BOTH] = self._priced(self._laid_out(form), here)
+                    priced[BOTH] = price(self._laid_out(form))
         prices_ns = {layout: each.price_ns for layout, each in priced.items()}
         kept = min(prices_ns, key=lambda layout: prices_ns[layout])
         if len(prices_ns) > 1:
@@ -191,61 +142,13 @@ class ModelLayouts:
         form = None if prepared.images is None else prepared.images.form
         return replace(built, libraries=self.libraries, form=form)
 
-    def _priced(self, prepared: PreparedModule, call: MeasuringCall) -> _Priced:
-        functions = functions_of(prepared.extraction)
-        library_ns = call.library_ns(functions, self.libraries)
-        predictor = PricePredictor(
-            speeds=call.device.speeds,
-            lanes=call.device.require_lanes(None),
-            efficiencies=Efficiencies.shipped(DIALECT),
-        )
-        times_ns = [
-            0
-            if operator.view
-            else predictor.price(operator, TVM).helped_ns
-            if time_ns is None
-            else time_ns
-            for operator, time_ns in zip(
-                prepared.extraction.graph.operators, library_ns, strict=True
-            )
-        ]
-        return _Priced(
-            prepared=prepared, functions=functions, times_ns=times_ns, library_ns=library_ns
-        )
-
-    def _absent(self, priced: _Priced, call: MeasuringCall) -> frozenset[str]:
+    def _absent(self, priced: PricedLayout, call: MeasuringCall) -> frozenset[str]:
         """Kernels, by name, that cannot beat a library's call; none where a tuned one may."""
         if self.all_kernels or database_in_force() is not None:
             return frozenset()
         extraction = priced.prepared.extraction
         kernels, operators = dialect_here().absentees(extraction), extraction.graph.operators
         return absent_kernels(kernels, priced.functions, operators, priced.library_ns, call)
-
-
-def _cheapest_form(priced: Sequence[_Priced], call: MeasuringCall) -> ImageForm | None:
-    """Form of least cost by prices with channels last and in blocks; None if one layout will do.
-
-    Also None where the model could not be had in one of them.
-    """
-    if len(priced) != len((CHANNELS_LAST, BLOCKS)):
-        return None
-    last, blocks = priced
-    if last.prepared.images is None or last.form is None or blocks.form is None:
-        return None
-    places = last.prepared.images.places
-    last_ns, blocks_ns = (
-        [each.convolutions_ns.get(sizes, 0.0) for sizes in places.convolutions]
-        for each in (last, blocks)
-    )
-    able_ns = [
-        math.inf if layout == CHANNELS_LAST else time_ns
-        for time_ns, layout in zip(blocks_ns, blocks.form.layouts, strict=True)
-    ]
-    moved = moved_ns(call.device.speeds, call.device.require_lanes(None))
-    costs = layout_costs(places, able_ns, last_ns, moved)
-    form = ImageForm(layouts=cheapest_layouts(costs))
-    least_ns, *plain_ns = (costs.total_ns(each.layouts) for each in (form, last.form, blocks.form))
-    return form if least_ns < (1 - LEAST_GAIN) * min(plain_ns) else None
 
 
 def _told(layouts: Sequence[str], form: ImageForm | None) -> str:

@@ -16,7 +16,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax import prepare as prepare_module
 from tvm_ios.relax.prepare import fuse
 from tvm_ios.relax.target import resolve_target
-from tvm_ios.relax.transforms.image_layouts import sizes_of
+from tvm_ios.relax.transforms.image_places import sizes_of
 from tvm_ios.runtime.libraries.onednn.provider import OnednnLibrary
 from tvm_ios.search.baselines import sequential_schedule
 

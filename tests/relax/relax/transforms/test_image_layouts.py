@@ -14,7 +14,8 @@ from tvm_ios.errors import ModelError
 from tvm_ios.relax.extract import functions_of
 from tvm_ios.relax.prepare import fuse
 from tvm_ios.relax.target import resolve_target
-from tvm_ios.relax.transforms.image_layouts import blocks_of, sizes_of
+from tvm_ios.relax.transforms.image_layouts import blocks_of
+from tvm_ios.relax.transforms.image_places import sizes_of
 
 OP = relax.op
 IMAGE = 16 * 8 * 8 * 4
