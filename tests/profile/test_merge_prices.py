@@ -162,9 +162,9 @@ def assert_effects_are_those_of_the_plan(network: Network, merged: str) -> tuple
         (Network(joins=("abp",)), "ab", (1, 0, 0)),
         (Network(batch=2), "abc", (0, 1, 0)),
         pytest.param(Network(), "acb", (1, 0, 0), marks=pytest.mark.slow),
-        pytest.param(Network(), "abcd", (0, 0, 0), marks=pytest.mark.slow),
+        pytest.param(Network(), "abcd", (0, 0, 0), marks=pytest.mark.full),
         pytest.param(Network(batch=2), "ab", (0, 0, 2), marks=pytest.mark.slow),
-        pytest.param(Network(batch=2, read="b"), "abc", (0, 1, 1), marks=pytest.mark.slow),
+        pytest.param(Network(batch=2, read="b"), "abc", (0, 1, 1), marks=pytest.mark.full),
         pytest.param(
             Network(joins=("ab", "0cp"), read="0"), "ab", (0, 0, 0), marks=pytest.mark.slow
         ),
@@ -199,7 +199,7 @@ class CountedRunner(StageKernels):
         (Network(joins=("abp",)), "ab"),
         pytest.param(Network(batch=2), "abc", marks=pytest.mark.slow),
         pytest.param(Network(), "abc", marks=pytest.mark.slow),
-        pytest.param(Network(batch=2, read="b"), "abc", marks=pytest.mark.slow),
+        pytest.param(Network(batch=2, read="b"), "abc", marks=pytest.mark.full),
         pytest.param(Network(batch=2), "ab", marks=pytest.mark.slow),
         pytest.param(Network(joins=("ab", "0cp"), read="0"), "bc", marks=pytest.mark.slow),
         pytest.param(Network(joins=("ap",), returned="b"), "ab", marks=pytest.mark.slow),
