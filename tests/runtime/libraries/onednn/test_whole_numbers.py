@@ -129,7 +129,7 @@ def built(make) -> BuiltModel:
     # What the model gives is of float32: something has to read the whole numbers.
     module = tvm.IRModule.from_expr(relay.Function([x], relay.transpose(body)))
     with cached_libinfo():
-        return build_prepared(prepare(module, None, host_target()))
+        return build_prepared(prepare(module, None, f"{host_target()} -opt-level=0"))
 
 
 def outputs(model, lanes=2):
