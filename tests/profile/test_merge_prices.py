@@ -245,10 +245,14 @@ def networks(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=6)
-@given(drawn=networks())
-def test_the_plan_launches_what_was_computed(drawn):
-    assert_effects_are_those_of_the_plan(*drawn)
+@pytest.mark.parametrize("examples", [3, pytest.param(6, marks=pytest.mark.full)])
+def test_the_plan_launches_what_was_computed(examples):
+    @settings(max_examples=examples)
+    @given(drawn=networks())
+    def launches(drawn):
+        assert_effects_are_those_of_the_plan(*drawn)
+
+    launches()
 
 
 @pytest.mark.slow
