@@ -8,6 +8,7 @@ from tvm import relay
 
 from tests.whole_weights import steps_of_weights
 from tvm_ios.core.precision.stored_type import StoredType
+from tvm_ios.host import cached_libinfo
 from tvm_ios.relay import prepare
 from tvm_ios.relay.dataflow import all_calls, kernel_calls
 from tvm_ios.relay.functions.quantised import fake_quantize
@@ -37,8 +38,9 @@ def random_arrays(function: relay.Function, seed: int = 0) -> list[np.ndarray]:
 
 def evaluated(module: tvm.IRModule) -> np.ndarray:
     """Result of a module on random arrays, by TVM's interpreter."""
-    run = relay.create_executor("debug", mod=module).evaluate()
-    return run(*random_arrays(module["main"])).numpy()
+    with cached_libinfo():
+        run = relay.create_executor("debug", mod=module, target="llvm -opt-level=0").evaluate()
+        return run(*random_arrays(module["main"])).numpy()
 
 
 def fused_operators(result: relay.Expr, target: str) -> list[list[str]]:

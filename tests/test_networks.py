@@ -102,7 +102,10 @@ def test_so_are_those_of_convolutions_of_volumes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["bert_base", "dcgan", pytest.param("resnet3d_18", marks=pytest.mark.full)],
+    [
+        "bert_base",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("dcgan", "resnet3d_18")),
+    ],
 )
 def test_no_operator_of_small_versions_is_a_barrier(name: str) -> None:
     mod, params = SMALL[name]()

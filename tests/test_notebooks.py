@@ -31,6 +31,15 @@ LITTLE = {
 
 It tunes for all that, and calls what tests of tuning call, so it runs in ``make test-all`` alone.
 """
+FEW_ROUNDS = {
+    "paper": """
+from tvm_ios.measure.compare import CompareOptions
+from tvm_ios_lab.harness.protocol import Settings
+CompareOptions.__init__.__kwdefaults__["min_repeat_ms"] = 0.1
+Settings.rounds = 6
+""",
+}
+"""What makes a notebook's races short: nobody reads their ratios here."""
 SAYS = {
     "tuned_schedule": ("GFLOPS", "stage 0 "),
     "grid": ("s a cell, of which", "repeats"),
@@ -67,7 +76,8 @@ def test_outputs_are_stripped_and_steps_explained(notebook):
 def test_notebook_runs(notebook, run_python, tmp_path):
     places = {"TVM_IOS_NOTEBOOK_FOLDER": str(tmp_path), "TVM_IOS_NOTEBOOKS": str(notebook.parent)}
     budget = TRIALS | {"TVM_IOS_NOTEBOOK_SECONDS": SECONDS.get(notebook.stem, "2")}
-    program = IMPATIENT + SMALL_NETWORKS + LITTLE.get(notebook.stem, "") + RUN
+    short = FEW_ROUNDS.get(notebook.stem, "") + LITTLE.get(notebook.stem, "")
+    program = IMPATIENT + SMALL_NETWORKS + short + RUN
     done = run_python("-c", program, str(notebook), **places, **budget)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     count = len(cells_of(notebook, "code"))

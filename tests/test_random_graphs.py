@@ -2,7 +2,7 @@
 
 The answers have the bits of TVM's own executor on the same kernels, and are near those that NumPy
 computes. In bfloat16 they have the bits of the same graphs in float32 whose values are rounded by
-operators. Graphs are the same in each run, some 50 by default and 2,200 with those marked
+operators. Graphs are the same in each run, some 25 by default and 2,200 with those marked
 ``full``; a failure prints the smallest that Hypothesis finds.
 """
 
@@ -231,13 +231,13 @@ def pipeline() -> Pipeline:
 
 
 @pytest.mark.slow(10)
-@parts(usual=40, nightly=420, quick=1)
+@parts(usual=20, nightly=440, quick=1)
 def test_any_graph(pipeline, count, request):
     check_many(pipeline, drawn(any_graph), count, request.node.name)
 
 
 @pytest.mark.slow(5)
-@parts(usual=8, nightly=75, quick=1)
+@parts(usual=4, nightly=79, quick=1)
 def test_any_graph_in_bfloat16(pipeline, count, request):
     name = request.node.name
     check_many(pipeline, drawn(averaged_graph), count, name, check_in_bfloat16)

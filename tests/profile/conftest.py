@@ -19,7 +19,7 @@ from tvm_ios.profile.stage_kernels import StageKernels
 
 @pytest.fixture(scope="session")
 def branching_built(branching) -> BuiltModel:
-    return build_model(*branching, "llvm", name="branching")
+    return build_model(*branching, "llvm -opt-level=0", name="branching")
 
 
 @pytest.fixture(scope="module")

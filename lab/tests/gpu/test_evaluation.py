@@ -552,7 +552,7 @@ def test_the_reference_is_what_tvm_computes_on_the_cpu():
     assert len(images) == 5
     reference = repeated(compute(described, weights, images), 7)
     with tvm.transform.PassContext(opt_level=0):
-        built = relay.build(module, target="llvm", params=params)
+        built = relay.build(module, target="llvm -opt-level=0", params=params)
     executor = graph_executor.GraphModule(built["default"](tvm.cpu()))
     executor.run(**{described.input: repeated(images, 7)})
     output = executor.get_output(0).numpy()

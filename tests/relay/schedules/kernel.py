@@ -15,6 +15,8 @@ from tvm_ios.relay.context import tvm_pipeline
 from tvm_ios.relay.kernels import lower_kernels
 
 TARGET = tvm.target.Target(host_target())
+QUICK = tvm.target.Target(f"{host_target()} -opt-level=0")
+"""The same processor; LLVM need not optimise what runs once."""
 
 
 def lower(result: relay.Expr, target: tvm.target.Target = TARGET) -> LoweredKernel:
@@ -32,7 +34,7 @@ def run(kernel: LoweredKernel, arrays: Sequence[np.ndarray]) -> np.ndarray:
     shape = [int(extent) for extent in buffers[-1].shape]
     result = tvm.nd.array(np.full(shape, 7, buffers[-1].dtype))
     with tvm_pipeline():
-        library = tvm.build(kernel.module(), target=TARGET)
+        library = tvm.build(kernel.module(), target=QUICK)
     library[kernel.symbol](*map(tvm.nd.array, arrays), result)
     return np.asarray(result.numpy())
 

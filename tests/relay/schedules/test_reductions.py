@@ -41,8 +41,14 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("keepdims", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.parametrize(("shape", "axes"), CASES)
+@pytest.mark.parametrize(
+    ("shape", "axes", "keepdims"),
+    [
+        pytest.param(*case, keepdims, marks=pytest.mark.full if place % 2 == keepdims else ())
+        for place, case in enumerate(CASES)
+        for keepdims in (False, True)
+    ],
+)
 def test_means_and_maxima_are_right(
     shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool
 ) -> None:

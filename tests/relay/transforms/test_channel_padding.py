@@ -284,10 +284,12 @@ def _random_network(nets, random):
 
 
 @pytest.mark.slow(1)
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(None, marks=pytest.mark.slow)])
-def test_random_networks_compute_the_same(nets, seed):
+@pytest.mark.parametrize(
+    "seeds", [[0], [1], [2, 3, 5], pytest.param([4, 6, 7], marks=pytest.mark.full)], ids=str
+)
+def test_random_networks_compute_the_same(nets, seeds):
     counts = []
-    for number in range(2, 8) if seed is None else [seed]:
+    for number in seeds:
         output, data = _random_network(nets, np.random.default_rng(number))
         module, params = nets.finish(output, data)
         counts.append(check(nets, module, params)[1])

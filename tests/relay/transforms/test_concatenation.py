@@ -60,7 +60,7 @@ def check_same_bits(before, after):
     for module in (before, after):
         # Level 0 fuses nothing, so both compute every operator by itself.
         with tvm.transform.PassContext(opt_level=0):
-            library = relay.build(module, "llvm")
+            library = relay.build(module, "llvm -opt-level=0")
         results.append(stock_outputs(library, **inputs)[0])
     np.testing.assert_array_equal(results[0].view(np.uint32), results[1].view(np.uint32))
 

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 import tvm_ios
 from tests.onnx.forms import outputs_of, parsed
 from tvm_ios.driver.model_source import from_onnx
+from tvm_ios.host import host_target
 
 LAYERS = """(float[2,2,2] x, float[2,{gates},2] w1, float[2,{gates},3] w2, float[2,{both}] w3)
 => (y0, y1) <int32[2] lengths = {{2, 1}}> {{
@@ -21,6 +22,8 @@ LAYERS = """(float[2,2,2] x, float[2,{gates},2] w1, float[2,{gates},3] w2, float
     x, w1, w2, w3, lengths
   )
 }}"""
+QUICK = f"{host_target()} -opt-level=0"
+"""LLVM need not optimise what runs once."""
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 RESIZES = """(float[1,2,5,7] x) => (y0, y1) <float[4] down = {1, 1, 0.5, 0.7},
 float[4] up = {1, 1, 1.5, 1.3}, float[0] none = {}> {
@@ -204,7 +207,7 @@ def test_found_models_compute_what_onnxruntime_does(text, opset):
     model = with_weights(model)
     inputs = drawn(model)
     module, _ = from_onnx(model, {name: value.shape for name, value in inputs.items()})
-    with tvm_ios.compile_schedule(module).executor() as executor:
+    with tvm_ios.compile_schedule(module, target=QUICK).executor() as executor:
         executor.run(**inputs)
         found = [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
         for got, wanted in zip(found, outputs_of(model, inputs, by="runtime"), strict=True):

@@ -143,9 +143,14 @@ WITH_STEPS = {name: n.after(step) for name, (step, _) in STEPS.items()}
 ALIKE = {
     *("1x1", "depthwise, strided", "transposed, NHWC", "3x1x1", "two clips", "grouped, clips"),
     *("dense of blocks of 25", "matrices", "max pooling of NCHW", "average pooling of NCHW"),
-    *("global average of NCHW", "pooling, doubled", "softmax of a matrix"),
+    *("global average of NCHW", "pooling, doubled", "softmax of a matrix", "three images"),
+    *("uneven padding of clips", "dilated, clips", "1x3x3", "dense of blocks of 30"),
 }
 """Operators that take the way of another one, which is tested in each run."""
+
+
+STEPS_ALIKE = {"doubled", "clip", "swish"}
+"""Steps that are parts of others, such as "scaled swish"."""
 
 
 @pytest.fixture
@@ -172,10 +177,9 @@ MOSTLY_ALL = pytest.mark.parametrize(
 
 
 IN_BFLOAT16 = {
-    *("3x3", "first layer", "depthwise", "NHWC", "transposed", "3x3x3, residual"),
-    *("dense of a row", "dense of odd depth", "transposed matrices", "max pooling"),
-    *("max pooling, uneven padding", "average pooling", "global average", "pooling and more"),
-    *("softmax", "residual", "gelu"),
+    *("3x3", "depthwise", "NHWC", "transposed", "3x3x3, residual", "dense of odd depth"),
+    *("transposed matrices", "max pooling", "max pooling, uneven padding", "average pooling"),
+    *("global average", "softmax", "gelu"),
 }
 """One of each kind: types change neither windows nor, within oneDNN, steps."""
 
@@ -221,9 +225,18 @@ def test_operators_are_right_in_bfloat16(onednn, name, low):
 @pytest.mark.parametrize(
     ("name", "low"),
     [
-        *product(("3x3", "NHWC", "dense"), [each for each in LOW if each != "all"]),
-        *product(("depthwise", "transposed", "3x3x3, residual"), ("data", "weights and result")),
-        ("global average", "data"),
+        *product(("3x3",), [each for each in LOW if each != "all"]),
+        *product(("NHWC", "dense"), ("data", "weights and result")),
+        *(("depthwise", "data"), ("transposed", "weights and result")),
+        *(("3x3x3, residual", "weights and result"), ("global average", "data")),
+        *(
+            pytest.param(name, low, marks=pytest.mark.full)
+            for name, low in (
+                *product(("NHWC", "dense"), ("operands", "weights", "data and result")),
+                *(("depthwise", "weights and result"), ("transposed", "data")),
+                ("3x3x3, residual", "data"),
+            )
+        ),
     ],
 )
 def test_operators_of_mixed_types_are_right(onednn, name, low):
@@ -338,7 +351,10 @@ def test_columns_of_many_rows_are_written_where_they_belong(onednn, rows, moved)
 
 @pytest.mark.usefixtures("whole_calls")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name in STEPS_ALIKE else name for name in STEPS],
+)
 def test_steps_are_right(onednn, name):
     _, kinds = STEPS[name]
     seen = n.computed(WITH_STEPS[name], lanes=2)
@@ -456,13 +472,21 @@ CUTS = {
 }
 
 
+CUTS_ALIKE = {
+    *("first layer", "two clips", "dense, slopes", "dense of many rows", "pooling of NCHW"),
+    "depthwise",
+}
+"""Operators that are cut as another one is, such as "clips" and "channels"."""
 CUT_IN_BFLOAT16 = {
     *("channels", "depth", "transposed", "dense of many rows", "matrices", "pooling of rows"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name in CUTS_ALIKE else name for name in CUTS],
+)
 def test_parts_are_right(onednn, monkeypatch, name):
     make, cuts = CUTS[name]
     for counts in cuts:
