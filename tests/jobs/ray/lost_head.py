@@ -1,6 +1,7 @@
-"""A daemon whose cluster loses its head: ``python -m tests.jobs.ray.lost_head FOLDER ADDRESS HEAD``.
+"""A daemon whose cluster loses its head: ``python -m tests.jobs.ray.lost_head``.
 
-HEAD is the process that the cluster cannot be without. It says why the daemon could not go on.
+Its words are a folder, the cluster's address and the process that the cluster cannot be without. It
+says why the daemon could not go on.
 """
 
 from __future__ import annotations
