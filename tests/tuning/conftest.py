@@ -1,4 +1,4 @@
-"""Processes of TVM's tuners that a file's tests share: each imports TVM, for a second of a core."""
+"""Processes of TVM's tuners that tests share: each imports TVM, for a second of a core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.guard import MARK, end_processes, start_guard
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sharing():
     """Context in which tuning runs use the processes of those before, and leave them running."""
     mark, pair, made = uuid4().hex, [], []

@@ -292,7 +292,14 @@ def start_daemon(folder, project_root):
     return start
 
 
-@pytest.mark.parametrize("kind", ALL_OR_TWO, ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind is StageKind.PROFILE else pytest.mark.full)
+        for kind in COMPUTING
+    ],
+    ids=str,
+)
 def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind):
     place = 4 + COMPUTING.index(kind)
     daemon = start_daemon(f"{kind.value}_s")
