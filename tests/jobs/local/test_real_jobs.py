@@ -17,7 +17,7 @@ import tvm
 
 import tvm_ios
 from tests.jobs.runs import CORES, LONG_S, processes_of
-from tests.jobs.tuned import assert_all_measured_once, tuned_order
+from tests.jobs.tuned import TARGET, assert_all_measured_once, tuned_order
 from tvm_ios.cli.main import main
 from tvm_ios.driver.chain.run_folder import RunFolder
 from tvm_ios.host.pinning import descendants
@@ -27,7 +27,8 @@ from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
 
 pytestmark = pytest.mark.slow
-QUICK = """
+QUICK = f"""
+target = "{TARGET}"
 lanes = 1
 [job.tuning]
 backend = "autotvm"
