@@ -11,6 +11,7 @@ from tvm.auto_scheduler import measure as ansor_measure
 from tvm.autotvm.measure import measure_methods
 from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 
+from tests.little_search import little_list_search  # noqa: F401 - a fixture
 from tvm_ios.tuning.ansor import run as ansor_run
 from tvm_ios.tuning.autotvm import backend as autotvm_backend
 from tvm_ios.tuning.autotvm import measure as autotvm_measure

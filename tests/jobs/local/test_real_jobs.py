@@ -151,6 +151,7 @@ def popen_workers(process):
     return sorted(found)
 
 
+@pytest.mark.full  # in make test they die in tests of tuners, and workers of real jobs here
 def test_builders_and_runners_that_are_killed_cost_a_second_try_and_no_record(
     run_daemon, folder, fork, tmp_path
 ):

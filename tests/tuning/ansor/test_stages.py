@@ -53,7 +53,7 @@ def test_waiting_for_others_costs_no_trials(busy_gate, tmp_path):
 
 
 @pytest.mark.usefixtures("shared_processes")
-@pytest.mark.parametrize(("losing", "failed"), [(1, 0), (2, 1)])
+@pytest.mark.parametrize(("losing", "failed"), [pytest.param(1, 0, marks=pytest.mark.full), (2, 1)])
 def test_a_lost_devices_batch_moves_unless_a_candidate_brought_two_down(
     losing, failed, recording_gate, grants_of, start_rpc_server, tmp_path
 ):
