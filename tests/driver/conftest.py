@@ -11,11 +11,12 @@ import pytest
 import tvm
 
 import tvm_ios
+from tests.little_search import little_list_search
 from tests.stock import stock_executor
 from tests.tuning.conftest import shared_processes, sharing
 from tvm_ios import BuildOptions, TuneOptions
 
-__all__ = ["EXACT", "TARGET", "Net", "shared_processes", "sharing"]
+__all__ = ["EXACT", "TARGET", "Net", "little_list_search", "shared_processes", "sharing"]
 
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 EXACT = TuneOptions(build=BuildOptions(exact=True))

@@ -12,6 +12,7 @@ from tvm_ios.jobs.core.resources import DeviceKind
 from tvm_ios.jobs.order import JobOrder
 from tvm_ios.jobs.tune_work import TuneWork
 
+TARGET = "llvm -mcpu=core-avx2 -opt-level=0"  # LLVM need not optimise what runs a few times
 CONFIG = {
     "tuning": {"backend": "autotvm", "trials": 2, "repeat": 1, "min_repeat_ms": 1},
     "search": {"max_group_size": 1},
@@ -29,7 +30,8 @@ def tuned_order(network, folder, *, name="job", device="", key="", **work):
     values.write_bytes(tvm.runtime.save_param_dict(params))
     kind = DeviceKind.RPC if key else None
     spec = JobSpec(name=name, model=str(model), device=device, kind=kind, key=key)
-    return JobOrder(spec=spec, work=TuneWork(config=CONFIG, params=str(values), lanes=1, **work))
+    work = TuneWork(config=CONFIG, target=TARGET, params=str(values), lanes=1, **work)
+    return JobOrder(spec=spec, work=work)
 
 
 def assert_all_measured_once(log):

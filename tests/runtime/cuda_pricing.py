@@ -6,7 +6,7 @@ import gc
 from pathlib import Path
 
 from cuda_checks import error_of, live, names_of, record
-from cuda_model import Model, network, without_device_code
+from cuda_model import Model, keep_without_device_code, network
 
 TARGET = "cuda -arch=sm_90"
 
@@ -29,7 +29,7 @@ def priced(network_name, database_folder):
     from tvm_ios.runtime.base import loaded_plan
     from tvm_ios.search.baselines import greedy_schedule
 
-    without_device_code()
+    keep_without_device_code()
     images = []
     image_bytes = loaded_plan.image_bytes
     loaded_plan.image_bytes = lambda plan, *facts: images.append(plan) or image_bytes(plan, *facts)
@@ -94,7 +94,7 @@ def tuned(network_name, database_folder):
     """``tvm_ios.tune`` from a model to a run; twice, the second time on known prices."""
     import tvm_ios
 
-    without_device_code()
+    keep_without_device_code()
     mod, params = network(network_name)
     seen = []
     for _ in range(2):
@@ -156,7 +156,7 @@ def kernels_tuned(network_name, database_folder, backend):
 
     ansor_run.POPULATION = 16  # how well it searches is no concern here
     if backend == "autotvm":  # its builder forks; the other one starts anew, and needs nvcc
-        without_device_code()
+        keep_without_device_code()
     mod, params = network(network_name)
     log = Path(database_folder) / f"{backend}.log"
     compiled = tvm_ios.tune(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import cuda_record
 import tvm
 from cuda_checks import check_order, error_of, live, mark, names_of, record, stand_in
-from cuda_model import Model, network, without_device_code
+from cuda_model import Model, keep_without_device_code, network
 from cuda_pricing import TARGET
 from cuda_pricing import _mergeable as mergeable
 from cuda_pricing import _quick as quick
@@ -237,7 +237,7 @@ def cudnn_tuned(network_name, database_folder, path):
     from tvm_ios.core.schedule import InterOpSchedule
     from tvm_ios.cost.database import ProfileDatabase
 
-    without_device_code()
+    keep_without_device_code()
     mod, params = network(network_name)
     runs = []
     for number, tf32 in enumerate((False, False, True)):
@@ -328,7 +328,7 @@ def cudnn_merged(network_name, database_folder):
     from tvm_ios.runtime.libraries.cudnn.provider import CudnnLibrary
     from tvm_ios.search.baselines import sequential_schedule
 
-    without_device_code()
+    keep_without_device_code()
     built = build_model(*network(network_name), TARGET)
     seen = {}
     for name, libraries in (("by_tvm", ()), ("by_cudnn", (CudnnLibrary(tf32=False),))):

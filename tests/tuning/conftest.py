@@ -1,4 +1,4 @@
-"""Processes of TVM's tuners that a file's tests share: each imports TVM, for a second of a core."""
+"""Processes of TVM's tuners that tests share: each imports TVM, for a second of a core."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tvm.auto_scheduler import measure as ansor_measure
 from tvm.autotvm.measure import measure_methods
 from tvm.contrib.popen_pool import PopenPoolExecutor, PopenWorker
 
+from tests.little_search import little_list_search  # noqa: F401 - a fixture
 from tvm_ios.tuning.ansor import run as ansor_run
 from tvm_ios.tuning.autotvm import backend as autotvm_backend
 from tvm_ios.tuning.autotvm import measure as autotvm_measure
@@ -18,7 +19,7 @@ from tvm_ios.tuning.autotvm.measure import Measuring
 from tvm_ios.tuning.guard import MARK, end_processes, start_guard
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sharing():
     """Context in which tuning runs use the processes of those before, and leave them running."""
     mark, pair, made = uuid4().hex, [], []

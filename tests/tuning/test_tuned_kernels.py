@@ -12,14 +12,13 @@ from tvm import auto_scheduler, autotvm
 
 import tvm_ios
 from tests.bfloat16 import needs_bfloat16
+from tests.driver.test_tune import COMPARE, MEASURE
 from tests.stock import stock_executor
 from tvm_ios import BuildOptions, Conversion, DeviceOptions, TuneOptions, TuningOptions
 from tvm_ios.compile.built_model import build_model, build_prepared
 from tvm_ios.cost.known_choices import BuildChoice
 from tvm_ios.errors import OptionError, RecordError
-from tvm_ios.measure.compare import CompareOptions
 from tvm_ios.measure.comparison import CompareRound, Comparison, Outcome
-from tvm_ios.measure.machine_mode import ModeOptions
 from tvm_ios.profile import build_choice
 from tvm_ios.profile.race import Choice
 from tvm_ios.relay.context import applied_records_digest
@@ -40,7 +39,6 @@ UNTUNED = (
     Contestant.UNTUNED_IOS,
     Contestant.UNTUNED_IOS_LIST,
 )
-BRIEF = CompareOptions(rounds=6, min_repeat_ms=0.5, mode=ModeOptions(patience_s=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +62,8 @@ def tune(network, tmp_path, kernels=None, **arguments):
         options=TuneOptions(
             search=SearchOptions(least_gain_percent=0.0),  # one lane has nothing to gain
             build=BuildOptions(libraries=()),
-            compare=BRIEF,
+            measure=MEASURE,
+            compare=COMPARE,
             kernels=kernels or TuningOptions(),
         ),
         **arguments,
@@ -256,7 +255,9 @@ def test_no_tuning_is_no_request():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", ["layouts as they are", "NCHW"])
+@pytest.mark.parametrize(
+    "kept", [pytest.param("layouts as they are", marks=pytest.mark.full), "NCHW"]
+)
 def test_layouts_are_raced_under_the_records_of_a_log(fork, tmp_path, monkeypatch, kept):
     mod, _ = converted_model(*fork, TARGET, Conversion(desired_layout="NHWC"))
     tasks = [one.task for one in extract_tasks(mod, {}, tvm.target.Target(TARGET), cores=1)]
@@ -337,7 +338,7 @@ def test_a_call_with_records_keeps_bfloat16_or_says_so(fork, log, tmp_path, monk
         database=tmp_path / "prices.sqlite",
         precision="bfloat16",
         tuning_records=log,
-        options=TuneOptions(compare=BRIEF),
+        options=TuneOptions(measure=MEASURE, compare=COMPARE),
     )
     report = model.report()
     assert report.story.precision.is_low == (model.schedule.low is not None)

@@ -86,7 +86,8 @@ def test_workers_run_nothing_of_the_working_directory(run_daemon):
 def test_a_killed_worker_measures_only_its_batch_again(run_daemon, folder, kind):
     async def act(run):
         slow = {f"{kind.value}_s": 0.5}
-        run.daemon.submit([mock_order("killed", burns=True, **slow), mock_order("other")])
+        burns = kind is StageKind.BUILD  # in a process below
+        run.daemon.submit([mock_order("killed", burns=burns, **slow), mock_order("other")])
         os.kill(await run.until_stage("killed", kind), signal.SIGKILL)
         await run.daemon.all_ended()
         assert states(run) == {"killed": JobState.DONE, "other": JobState.DONE}
@@ -270,7 +271,8 @@ async def main(folder):
     daemon = Daemon(Scheduler(MACHINE, policy_named(PolicyName.SLACK)), folder)
     daemon.resume()
     slow = {sys.argv[2]: 0.6}
-    daemon.submit([mock_order(name, 3, burns=True, **slow) for name in ("a", "b")])
+    burns = "build_s" in slow  # in a process below
+    daemon.submit([mock_order(name, 3, burns=burns, **slow) for name in ("a", "b")])
     await daemon.all_ended()
     await daemon.close()
 
@@ -292,7 +294,14 @@ def start_daemon(folder, project_root):
     return start
 
 
-@pytest.mark.parametrize("kind", ALL_OR_TWO, ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind is StageKind.PROFILE else pytest.mark.full)
+        for kind in COMPUTING
+    ],
+    ids=str,
+)
 def test_a_daemon_that_is_killed_in_a_stage_repeats_no_batch(folder, start_daemon, kind):
     place = 4 + COMPUTING.index(kind)
     daemon = start_daemon(f"{kind.value}_s")

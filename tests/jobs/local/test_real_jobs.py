@@ -17,7 +17,7 @@ import tvm
 
 import tvm_ios
 from tests.jobs.runs import CORES, LONG_S, processes_of
-from tests.jobs.tuned import assert_all_measured_once, tuned_order
+from tests.jobs.tuned import TARGET, assert_all_measured_once, tuned_order
 from tvm_ios.cli.main import main
 from tvm_ios.driver.chain.run_folder import RunFolder
 from tvm_ios.host.pinning import descendants
@@ -27,7 +27,8 @@ from tvm_ios.jobs.store import JobStore
 from tvm_ios.support.stage_gate import StageKind
 
 pytestmark = pytest.mark.slow
-QUICK = """
+QUICK = f"""
+target = "{TARGET}"
 lanes = 1
 [job.tuning]
 backend = "autotvm"
@@ -150,6 +151,7 @@ def popen_workers(process):
     return sorted(found)
 
 
+@pytest.mark.full  # in make test they die in tests of tuners, and workers of real jobs here
 def test_builders_and_runners_that_are_killed_cost_a_second_try_and_no_record(
     run_daemon, folder, fork, tmp_path
 ):

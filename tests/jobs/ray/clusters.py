@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,13 @@ from tvm_ios.jobs.scheduler_table import ExecutorName, SchedulerTable
 from tvm_ios.jobs.state_folder import DAEMON_MARK
 
 MEMORY = 100 << 20  # bytes, the least that Ray takes, and more than it needs here
+LITTLE = {
+    "object_store_memory": MEMORY,
+    "include_dashboard": False,
+    "include_log_monitor": False,
+    "no_monitor": True,
+}
+"""What a node is started with: none of the processes that these tests do without."""
 
 
 @dataclass
@@ -38,18 +44,17 @@ class RayCluster:
     def add(self, name, core):
         """A node whose processes are all on one core."""
         with pinned(core), unmarked():
-            self.nodes[name] = self.cluster.add_node(
-                node_name=name, num_cpus=1, object_store_memory=MEMORY, include_dashboard=False
-            )
+            self.nodes[name] = self.cluster.add_node(node_name=name, num_cpus=1, **LITTLE)
 
     def remove(self, name):
         """Take a node away as a power cut does."""
         self.cluster.remove_node(self.nodes.pop(name), allow_graceful=False)
 
-    def kill_head(self):
-        """Kill what a cluster cannot be without; Ray ends this process a minute later."""
+    @property
+    def head_process(self):
+        """Process that a cluster cannot be without; Ray ends those connected a minute later."""
         (server,) = self.cluster.head_node.all_processes["gcs_server"]
-        os.kill(server.process.pid, signal.SIGKILL)
+        return server.process.pid
 
 
 @contextmanager
@@ -74,36 +79,31 @@ def unmarked() -> Iterator[None]:
 
 
 @contextmanager
-def running_cluster(project_root, names="ab") -> Iterator[RayCluster]:
-    """A head, and nodes with these names of a letter."""
+def running_cluster(project_root) -> Iterator[RayCluster]:
+    """A head, and the nodes a and b."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(project_root))
         patch.setenv("RAY_worker_niceness", "0")
         cluster = cluster_utils.Cluster(
             initialize_head=True,
-            head_node_args={
-                "num_cpus": 0,
-                "include_dashboard": False,
-                "object_store_memory": MEMORY,
-                "node_name": "head",
-            },
+            head_node_args={"num_cpus": 0, "node_name": "head", **LITTLE},
         )
         ours = RayCluster(cluster)
         try:
-            for name, core in zip(names, (CORES[0], CORES[-1]), strict=False):
+            for name, core in zip("ab", (CORES[0], CORES[-1]), strict=True):
                 ours.add(name, core)
             yield ours
         finally:
             cluster.shutdown()
 
 
-def run_on_cluster(act, cluster, folder, *, devices=(), max_active=4):
-    """Run a coroutine function beside a daemon whose workers are on the cluster."""
+def run_on_cluster(act, address, folder, *, devices=(), max_active=4):
+    """Run a coroutine function beside a daemon whose workers are on the cluster at an address."""
     file = JobsFile(
         scheduler=SchedulerTable(
             executor=ExecutorName.RAY,
             limits=Limits(max_active=max_active),
-            ray_address=cluster.address,
+            ray_address=address,
         ),
         machine=Machine(cores=CORES, devices=()),
         orders=(),

@@ -38,7 +38,9 @@ def run_on(ray_cluster, folder):
     """Runs a coroutine function beside a daemon whose workers are on the cluster."""
 
     def run(act, *, devices=(), max_active=4):
-        return run_on_cluster(act, ray_cluster, folder, devices=devices, max_active=max_active)
+        return run_on_cluster(
+            act, ray_cluster.address, folder, devices=devices, max_active=max_active
+        )
 
     return run
 
@@ -114,10 +116,11 @@ def test_what_a_file_asks_for_and_the_cluster_lacks_is_named(run_on, ray_cluster
         run_on(None, devices=(misplaced,))
 
 
-def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(folder, project_root):
-    """In a process of its own, since Ray ends one whose head has gone a minute later."""
+def test_a_head_that_goes_ends_the_daemon_and_loses_nothing(ray_cluster, folder, project_root):
+    """The last test, as the cluster is lost; in a process of its own, since Ray ends it then."""
+    words = map(str, (folder.path, ray_cluster.address, ray_cluster.head_process))
     run = subprocess.run(
-        [sys.executable, "-m", "tests.jobs.ray.lost_head", str(folder.path)],
+        [sys.executable, "-m", "tests.jobs.ray.lost_head", *words],
         capture_output=True,
         text=True,
         check=False,

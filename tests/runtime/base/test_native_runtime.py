@@ -30,7 +30,7 @@ POSIX_ALONE = "-DTVM_IOS_PLAIN"
 @pytest.mark.parametrize("flags", [(), (POSIX_ALONE,)], ids=["Linux", "POSIX"])
 def test_random_programs_run_in_order_and_once(tmp_path, flags):
     program = compiled("stress_main.c", tmp_path, "-O2", "-Werror", *flags)
-    for lanes, programs in ((1, 50), (2, 150), (4, 100)):
+    for lanes, programs in ((1, 25), (2, 75), (4, 50)):
         done = output_of(program, lanes, programs, lanes)
         assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
@@ -41,7 +41,7 @@ def test_the_thread_sanitizer_finds_nothing(tmp_path, flags):
     program = compiled("stress_main.c", tmp_path, "-O1", "-g", "-fsanitize=thread", *flags)
     if program is None:
         pytest.skip("the C compiler has no thread sanitizer")
-    for lanes, programs in ((2, 100), (3, 50)):
+    for lanes, programs in ((2, 50), (3, 25)):
         done = output_of(program, lanes, programs, lanes)
         if "unexpected memory mapping" in done.stderr:
             pytest.skip("this kernel's memory layout does not suit the thread sanitizer")

@@ -45,9 +45,12 @@ def test_the_checks_see_a_wait_too_few_and_one_too_many(cuda_stand_in):
     assert too_many == [0, 2]  # either of the two alike will do
 
 
+NETWORKS = [pytest.param("squeezenet", marks=pytest.mark.full), "nasnet_small"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4])
-@pytest.mark.parametrize("model", ["squeezenet", "nasnet_small"])
+@pytest.mark.parametrize("model", NETWORKS)
 def test_networks_are_in_order(cuda_stand_in, model, lanes):
     seen = cuda_stand_in.run("streams", model, lanes=lanes)
     check_run(seen, lanes)
@@ -64,7 +67,7 @@ def test_a_list_is_in_order_on_its_streams(cuda_stand_in, lanes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["squeezenet", "nasnet_small"])
+@pytest.mark.parametrize("model", NETWORKS)
 def test_lists_of_networks_are_in_order(cuda_stand_in, model):
     seen = cuda_stand_in.run("streams", model, lanes=4, listed=True)
     check_run(seen, 4)

@@ -534,10 +534,10 @@ def test_a_worker_that_crashes_costs_its_candidate_only(tmp_path):
 @pytest.mark.usefixtures("shared_processes")
 def test_a_time_budget_ends_tuning_and_says_so(tmp_path):
     log = tmp_path / "short.json"
-    options = TuningOptions(trials=400, time_budget_s=2, **QUICK)
+    options = TuningOptions(trials=100, time_budget_s=1, **QUICK)
     outcome = AnsorBackend().tune(*one_convolution(), TARGET, log, options)
-    assert outcome.trials == len(candidates(log)) < 400
-    assert any("time budget of 2 s" in note for note in outcome.notes)
+    assert outcome.trials == len(candidates(log)) < 100
+    assert any("time budget of 1 s" in note for note in outcome.notes)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ class MockWork:
 
     stages: tuple[MockStage, ...]
     burns: bool = False
-    """Whether stages compute; they sleep otherwise."""
+    """Whether stages compute, those that build in a process below; they sleep otherwise."""
 
     @property
     def called(self) -> CalledWork:
@@ -81,7 +81,7 @@ class _Steps:
         if self.work.burns and stage.need.kind is StageKind.BUILD:
             child = subprocess.Popen([sys.executable, "-S", "-P", "-c", _BUSY])
         try:
-            self._pass(seconds)
+            self._pass(seconds, burns=self.work.burns and child is None)
         finally:
             if child is not None:
                 child.kill()
@@ -90,12 +90,12 @@ class _Steps:
             _append(self.folder / _RECORDS, self.place)
         self.place += 1
 
-    def _pass(self, seconds: float) -> None:
+    def _pass(self, seconds: float, *, burns: bool) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self.gate.revoked():
                 raise DeviceLostError("the device of this stage was lost; it begins again")
-            if not self.work.burns:
+            if not burns:
                 time.sleep(min(left, _POLL_S))
 
 

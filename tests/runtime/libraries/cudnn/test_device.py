@@ -49,7 +49,10 @@ def test_calls_are_on_their_streams_and_in_order(cuda_stand_in, model, lanes, ev
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "every"), [("squeezenet", 1), ("nasnet_small", 3)])
+@pytest.mark.parametrize(
+    ("model", "every"),
+    [pytest.param("squeezenet", 1, marks=pytest.mark.full), ("nasnet_small", 3)],
+)
 def test_networks_mix_both_in_order(cuda_stand_in, model, every):
     seen = cuda_stand_in.run("cudnn_runs", model, cudnn=True, lanes=4, every=every)
     check(seen, 4)
