@@ -101,7 +101,7 @@ OPERATORS = {
 }
 
 
-ALIKE = {"numbers", "difference", "dense", "two tensors"}
+ALIKE = {"numbers", "dense", "two tensors"}
 """Operators that take the way of another one, such as "residual, numbers" and "dense, packed"."""
 
 
