@@ -28,7 +28,7 @@ demo: $(READY) ## tune two networks here, one that gains and one that cannot, an
 # Without kept bytecode each worker would rewrite all assertions anew, 7 seconds of a core.
 unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell expr $$(nproc) + 1)
-PYTEST := $(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --no-loadscope-reorder \
+PYTEST = $(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --no-loadscope-reorder \
           --durations 20
 
 # A process has one TVM: tests/relax runs in a second one, and what either says counts.
@@ -50,6 +50,8 @@ test-torch: ## run the tests that need PyTorch, in an environment of their own
 	.venv-torch/bin/python -m pytest --durations 10 -m "torch and not full" tests/pytorch
 	TVM_IOS_TVM=path .venv-torch/bin/python -m pytest --durations 10 tests/relax/pytorch
 
+# Quick tests wait for nobody, and each worker collects all of them.
+check: WORKERS := $(shell nproc)
 check: $(READY) ## lint, format, types and the quick tests
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check

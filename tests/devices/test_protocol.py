@@ -128,6 +128,7 @@ def test_nobody_outside_asks_which_device_it_is() -> None:
     assert {module: found for module, found in asked.items() if found} == {}
 
 
+@pytest.mark.slow(1)
 def test_a_device_is_never_none_outside() -> None:
     """This machine is ``LocalCpu()``."""
     kinds = _device_classes()

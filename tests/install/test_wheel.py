@@ -89,6 +89,7 @@ def test_the_binding_is_compiled_of_the_sources_of_the_wheel(tmp_path):
     assert (tmp_path / FFI_FILE).read_bytes() == kept.read_bytes()
 
 
+@pytest.mark.slow(1)
 def test_what_cython_says_of_a_bad_source_is_told(tmp_path):
     (tmp_path / "_ffi" / "_cython").mkdir(parents=True)
     (tmp_path / "_ffi" / "_cython" / "core.pyx").write_text("cdef int x = nothing_of_this_name\n")

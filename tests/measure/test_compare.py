@@ -77,6 +77,7 @@ def test_verdicts_through_noise() -> None:
     assert comparison.median_ns("quick") == pytest.approx(0.8e6, rel=0.03)
 
 
+@pytest.mark.slow(1)
 def test_equal_contestants_seldom_look_different() -> None:
     """At 95 % confidence about one in twenty may; the seeds are fixed, so this is no gamble."""
     options = CompareOptions(min_repeat_ms=0)
@@ -502,6 +503,7 @@ def test_a_race_takes_the_rounds_that_its_confidence_needs() -> None:
     assert far.speedup("last", over="quick").verdict is Verdict.LOSES
 
 
+@pytest.mark.slow(1)
 def test_early_ends_rarely_fool_anybody() -> None:
     fooled = sum(
         race("base", "same", until_decided=True, noise=0.05, seed=seed)[0]

@@ -21,6 +21,7 @@ def test_totals_are_the_published_ones():
     assert round(totals.macs / 1e9, 1) == 11.2
 
 
+@pytest.mark.slow(1)
 def test_batch_size_reaches_the_output():
     module, _ = bert_base(batch_size=3, sequence=8, layers=1)
     main = module["main"]

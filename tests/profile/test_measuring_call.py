@@ -42,6 +42,7 @@ def test_a_stage_passes_the_gate_and_is_named_after_its_phase(
     assert list(call.clock.phase_s) == ["build", "tune", "check"]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.skipif(LANES < 2, reason="one lane is never slow")
 def test_pricing_and_races_of_a_call_wait_once(
     branching_built: BuiltModel, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def limit(limit_mb):
     return MemoryLimit(limit_mb=limit_mb)
 
 
+@pytest.mark.slow(1)
 def test_without_a_limit_and_within_it_all_stay_as_they_are(racers):
     for limit_mb in (None, 100):
         given = limit(limit_mb)

@@ -128,6 +128,7 @@ def test_onednn_multiplies_bytes():
     assert is_near(ran(compiled, value), wanted, 2 * MIDDLE.scale)
 
 
+@pytest.mark.slow(1)
 def test_rows_times_weights_of_bytes():
     def body(net):
         data = rounded(net, net.x, DATA)
@@ -148,6 +149,7 @@ def test_rows_times_weights_of_bytes():
     )
 
 
+@pytest.mark.slow(1)
 def test_products_of_two_tensors_read_bytes_and_dear_functions_are_tables():
     def body(net):
         data = rounded(net, net.x, DATA)

@@ -223,6 +223,7 @@ def without_barriers(graph):
     return OperatorGraph("g", tuple(replace(o, schedulable=True) for o in graph.operators))
 
 
+@pytest.mark.slow(1)
 @given(graphs(least=1), st.booleans())
 def test_units_of_one_operator_change_nothing(one_block, graph, lazy):
     graph = without_barriers(graph)
@@ -265,6 +266,7 @@ def shortest(graph, units, prices, r, s):
     return best(frozenset(range(len(graph))))
 
 
+@pytest.mark.slow(1)
 @given(
     graphs(least=1, most=7), st.integers(2, 3), st.integers(1, 3), st.integers(1, 3), st.booleans()
 )

@@ -219,6 +219,7 @@ def test_what_is_due_comes_in_time_where_any_list_has_it_so(case, lanes):
                     assert done_ns <= until_ns
 
 
+@pytest.mark.slow(1)
 @given(case=cases(), data=st.data())
 def test_a_mixed_list_is_a_schedule_that_has_each_operator_as_it_came(case, data):
     graph, times = case

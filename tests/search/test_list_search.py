@@ -31,6 +31,7 @@ def random_problem(seed, count=60, lanes=2):
     return ListProblem(tasks=tuple(tasks), lanes=lanes, signal_ns=300)
 
 
+@pytest.mark.slow(1)
 @given(seed=st.integers(0, 1000))
 def test_more_effort_finds_no_longer_lists(seed):
     problem = random_problem(seed, count=12)

@@ -96,6 +96,7 @@ def test_one_that_never_answers_is_not_waited_for(monkeypatch):
             require_tracker(address, "xavier")
 
 
+@pytest.mark.slow(1)
 def test_a_tracker_without_the_device(bare_tracker):
     with pytest.raises(TuningError) as caught:
         require_tracker(bare_tracker.address, "xavier")

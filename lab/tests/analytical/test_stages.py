@@ -64,6 +64,7 @@ def staged_works(draw):
     return Stage(tuple(groups)), [work for row in works for work in row]
 
 
+@pytest.mark.slow(1)
 @given(staged_works(), settings())
 def test_a_price_keeps_its_bounds(staged, chosen):
     stage, works = staged

@@ -160,6 +160,7 @@ def test_tuning_refuses_before_any_work(words, message, tmp_path, monkeypatch, c
 # ---- Models that a user names ----
 
 
+@pytest.mark.slow(1)
 def test_compiled_models_are_raced_and_nothing_is_written(
     fork_library, tmp_path, monkeypatch, capsys
 ):

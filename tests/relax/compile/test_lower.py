@@ -30,6 +30,7 @@ def _ran(model, value, **options):
         return executor.get_output(0).numpy()
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("make", [greedy_schedule, sequential_schedule])
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_schedules_have_the_bits_of_the_virtual_machine(block, make, lanes):
@@ -38,6 +39,7 @@ def test_schedules_have_the_bits_of_the_virtual_machine(block, make, lanes):
     np.testing.assert_array_equal(_ran(compiled, value), answer)
 
 
+@pytest.mark.slow(1)
 def test_a_partitioned_module_runs_by_its_own_schedule(block):
     model, value, answer = block
     schedule = greedy_schedule(model.graph)

@@ -81,6 +81,7 @@ def test_convolutions_with_what_follows_are_one_call(options):
     assert check(Network(2, 8, 9, 10), body) == ["conv2d_add_multiply_tir_clip"]
 
 
+@pytest.mark.slow(1)
 def test_transposed_convolutions_have_their_images_in_nhwc():
     def body(net):
         made = net.conv(net.x, 8, 3)
@@ -191,6 +192,7 @@ def network(request):
     return model, value, expected
 
 
+@pytest.mark.slow(1)
 def test_networks_have_all_convolutions_in_calls_and_equal_bits_in_any_order(network):
     model, value, expected = network
     convolutions = [op.name for op in model.graph.operators if op.kind.startswith("conv2d")]
@@ -273,6 +275,7 @@ def test_a_file_computes_the_same_in_another_process(network, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), ran(compiled, value))
 
 
+@pytest.mark.slow(1)
 def test_norms_are_part_of_the_convolution():
     def body(net):
         made = net.emit(relax.op.nn.conv2d(net.x, net.constant(8, 8, 3, 3), padding=1))

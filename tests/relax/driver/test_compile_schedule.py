@@ -93,6 +93,7 @@ def test_exact_schedules_merge_nothing(block):
             tvm_ios.compile_schedule(**given, target=TARGET, options=exact)
 
 
+@pytest.mark.slow(1)
 def test_a_conversion_is_refused(block):
     options = TuneOptions(conversion=Conversion(mixed_precision=True))
     with pytest.raises(OptionError, match="mixed_precision=True needs a TVM with Relay"):

@@ -69,6 +69,7 @@ def raced(tmp_path_factory):
     return tune_race(call), value, answers(prepare(mod, None, TARGET).module, value)[0]
 
 
+@pytest.mark.slow(1)
 def test_every_contestant_has_the_bits_of_the_virtual_machine(raced):
     race, value, answer = raced
     models = race.models
@@ -92,6 +93,7 @@ def test_the_kept_model_has_a_report_and_a_file(raced, tmp_path):
         np.testing.assert_array_equal(executor.get_output(0).numpy(), answer)
 
 
+@pytest.mark.slow(1)
 def test_onednn_computes_where_it_is_faster(tmp_path):
     mod, value, answer = two_convolutions()
     tuned = tvm_ios.tune(mod, None, TARGET, lanes=1, options=OPTIONS, database=tmp_path / "db")
@@ -116,6 +118,7 @@ def test_libraries_race_beside_tvms_kernels_in_the_layout_that_was_kept(tmp_path
     assert "images are in N" in raced.kept.report().as_text()
 
 
+@pytest.mark.slow(1)
 def test_exact_leaves_libraries_out(tmp_path):
     mod, value, _ = two_convolutions()
     options = replace(OPTIONS, build=BuildOptions(exact=True))

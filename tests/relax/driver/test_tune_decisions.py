@@ -81,6 +81,7 @@ def test_those_of_other_layouts_are_built_in_them(tmp_path):
     np.testing.assert_allclose(ran(given, network.value()), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_those_of_another_model_are_told_and_the_call_goes_on(peers, tmp_path):
     network = Network(1, 3, 6, 6)
     mod = network.build(lambda net: net.emit(tvm.relax.op.nn.relu(net.x)))

@@ -54,6 +54,7 @@ def test_baselines(net, scheduler, make):
     np.testing.assert_array_equal(answers(after, value), answers(prepared.module, value))
 
 
+@pytest.mark.slow(1)
 def test_ios_runs_side_by_side_what_pays(net):
     mod, params, _ = net
     options = {"target": TARGET, "params": params, "cost_model": OneEach()}

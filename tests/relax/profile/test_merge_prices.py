@@ -119,6 +119,7 @@ def test_prices_add_up_to_what_is_launched(case):
     assert any(stage.is_merge for stage in found.schedule.stages)
 
 
+@pytest.mark.slow(1)
 def test_libraries_compute_merged_convolutions_while_they_are_priced():
     network = Network(1, 4, 8, 8)
     mod = network.build(

@@ -32,6 +32,7 @@ def test_kernels_and_tensors_are_those_of_main():
     assert graph.outputs == (3,)
 
 
+@pytest.mark.slow(1)
 def test_constants_are_inputs_with_values(block):
     staged = build(block.module, TARGET)
     names = [name for name, _ in staged.graph.inputs]
@@ -49,6 +50,7 @@ def test_names_of_inputs_are_not_given_to_constants():
     assert len({name for name, _ in staged.graph.inputs}) == len(staged.graph.inputs)
 
 
+@pytest.mark.slow(1)
 def test_stages_are_placed_as_the_schedule_says(block):
     schedule = greedy_schedule(block.extraction.graph)
     priced = replace(schedule, operator_ns=tuple(range(10, 19)), unsplit=(2,))

@@ -116,11 +116,13 @@ def test_kernels_of_any_size(kernels):
     assert len(compiled.plan.launches) == 1 + len(KERNELS[kernels])  # outputs are copies
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_epilogues(epilogue):
     checked(*siblings(KERNELS["1x1 and 3x3"], epilogue))
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     "options", [{"batch": 2}, {"strides": (2, 1)}, {"dilation": (1, 2)}], ids=["batch", "s", "d"]
 )

@@ -94,6 +94,7 @@ def test_other_things_are_refused():
         prepare(tvm.IRModule({"twice": Branches["twice"]}), None, TARGET)
 
 
+@pytest.mark.slow(1)
 def test_images_in_another_layout_are_turned_at_the_ends_only():
     def body(net):
         clipped = net.emit(relax.op.clip(net.conv(net.x, 8, 3), 0, 6))

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 
+@pytest.mark.slow(1)
 def test_it_answers_like_a_graph_module(cuda_stand_in):
     seen = cuda_stand_in.run("interface", "small")
     assert seen["inputs"] == [5, 5, "float32"]

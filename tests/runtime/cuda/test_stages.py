@@ -80,6 +80,7 @@ def test_kernels_are_tuned_by_tvm(cuda_stand_in, tmp_path, backend):
     assert seen["live"] == {}
 
 
+@pytest.mark.slow(1)
 def test_what_tuning_needs_is_told(cuda_stand_in):
     errors = cuda_stand_in.run("no_gpu", network_name="small")
     assert "give 1 to 32 streams" in errors["lanes"]

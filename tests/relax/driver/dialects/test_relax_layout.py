@@ -72,6 +72,7 @@ def test_the_layout_whose_operators_take_least_is_built(kept, mod, call, monkeyp
     assert f"images are in {kept}, by prices of all operators" in found.notes[0]
 
 
+@pytest.mark.slow(1)
 def test_each_convolution_gets_its_cheaper_layout(mod, call, monkeypatch):
     """That of 3 x 3 last and the other in blocks; where TVM cannot join both, one for all."""
 
@@ -105,6 +106,7 @@ def test_each_convolution_gets_its_cheaper_layout(mod, call, monkeypatch):
     assert len({*layouts(mod, OnednnLibrary()).fastest(call).built.form.layouts}) == 1
 
 
+@pytest.mark.slow(1)
 def test_a_layout_for_each_convolution_has_to_gain_something(mod, call, monkeypatch):
     """A move takes 500 ns, so both layouts together gain 0.2 and 0.6 per cent."""
     for gain_ns, count in ((2_500, 1), (6_500, 2)):

@@ -122,6 +122,7 @@ def test_an_extreme_of_two_is_one_operator(name, operator):
     assert [call_name(each) for each in operator_calls(main)] == [f"relax.{operator}"]
 
 
+@pytest.mark.slow(1)
 def test_the_virtual_machine_has_the_answer_of_onnxruntime():
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     model = branches()

@@ -15,6 +15,7 @@ from tvm_ios.relax.target import resolve_target
 TARGET = "cuda -arch=sm_90"
 
 
+@pytest.mark.slow(1)
 def test_every_kernel_gets_threads_and_keeps_its_name():
     prepared = prepare(inception_block()[0], None, TARGET)
     kernels = {

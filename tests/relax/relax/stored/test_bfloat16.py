@@ -116,6 +116,7 @@ def test_weights_are_the_nearest_numbers_and_shared_once():
     np.testing.assert_array_equal(bits, nearest(_weights(model)[0]))
 
 
+@pytest.mark.slow(1)
 def test_views_stay_views():
     mod, params, _ = squeezenet()
     model = prepare(mod, params, TARGET)

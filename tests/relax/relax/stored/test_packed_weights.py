@@ -51,6 +51,7 @@ def assert_bytes_compute(case, *, count=1):
     case.assert_computed(lambda x: ran(prepared, x=x))
 
 
+@pytest.mark.slow(1)
 @cases(**CASES["dequantised"])
 def test_constants_that_are_dequantised(spread, zero, dtype, product):
     assert_bytes_compute(weights_of_bytes.dequantised(spread, zero, dtype, product))

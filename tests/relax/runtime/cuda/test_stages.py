@@ -23,6 +23,7 @@ def test_a_stage_costs_what_its_longest_group_costs(cuda_stand_in, tmp_path, mod
     )
 
 
+@pytest.mark.slow(1)
 def test_what_tuning_needs_is_told(cuda_stand_in):
     errors = cuda_stand_in.run("no_gpu", network_name="small")
     assert "give 1 to 32 streams" in errors["lanes"]

@@ -51,6 +51,7 @@ def test_a_process_needs_no_driver_to_load_it(load):
     assert load() == "True\n"
 
 
+@pytest.mark.slow(1)
 def test_the_reason_is_told_where_it_cannot_be_loaded(load):
     said = load("tvm_runtime._LIBRARY = 'libtvm_of_nobody.so'")
     assert "cannot work with GPUs here: " in said
