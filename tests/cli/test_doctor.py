@@ -54,6 +54,7 @@ def test_no_compiler_is_told_with_the_command_that_mends_it(run_python, tmp_path
     assert "apt-get install gcc" in done.stdout
 
 
+@pytest.mark.slow(1)
 @pytest.mark.skipif(not BASE_PYTHON.exists(), reason=f"no interpreter at {BASE_PYTHON}")
 def test_doctor_runs_where_nothing_at_all_is_installed(run_python, project_root):
     done = run_python(

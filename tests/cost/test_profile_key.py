@@ -76,6 +76,7 @@ def test_equal_cells_of_different_networks_have_equal_keys(
     assert stage_profile_key(*embedded(graph, stage, noise)) == stage_profile_key(graph, stage)
 
 
+@pytest.mark.slow(1)
 @given(graph_and_stage(), st.data())
 def test_any_other_workload_gives_another_key(
     cell: tuple[OperatorGraph, Stage], data: st.DataObject

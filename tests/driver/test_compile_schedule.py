@@ -28,6 +28,7 @@ LANES = min(2, default_lanes())
 TARGET = "llvm -opt-level=0"  # LLVM need not optimise what runs a few times
 
 
+@pytest.mark.slow(1)
 def test_a_concurrent_schedule_is_bit_equal_to_stock_tvm(net, plain: tvm_ios.CompiledModel) -> None:
     greedy = greedy_schedule(plain.graph)
     compiled = net.compile(schedule=greedy, options=EXACT)

@@ -417,6 +417,7 @@ def test_a_missing_parameter_is_named(net) -> None:
         tvm_ios.tune(net.mod, params, TARGET)
 
 
+@pytest.mark.slow(1)
 def test_an_unreadable_database_is_refused_before_any_work(net, tmp_path: Path) -> None:
     path = tmp_path / "not.sqlite"
     path.write_bytes(b"no database at all" * 100)

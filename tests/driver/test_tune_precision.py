@@ -127,6 +127,7 @@ def test_nothing_is_promised_without_the_arithmetic(net, tmp_path, monkeypatch):
         net.tune(database=tmp_path / "p.sqlite", **LOW)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     ("given", "message"),
     [

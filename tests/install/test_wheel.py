@@ -33,6 +33,7 @@ def test_a_machine_that_the_wheel_does_not_fit_is_told_what_to_do(monkeypatch):
         install_relay_tvm(force=True)
 
 
+@pytest.mark.slow(1)
 def test_failing_pip_shows_its_words():
     with pytest.raises(HostError, match=r"(?s)pip failed \(exit \d\).*no such option"):
         wheel._pip("--no-such-option")

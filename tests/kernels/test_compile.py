@@ -141,6 +141,7 @@ def run(staged, data, folder):
     return [executor.get_output(index).numpy() for index in range(executor.get_num_outputs())]
 
 
+@pytest.mark.slow(1)
 def test_networks_share_kernels(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("TVM_IOS_CACHE_DIR", str(tmp_path))
     with caplog.at_level("INFO", logger="tvm_ios.relay.build"):

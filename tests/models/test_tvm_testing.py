@@ -40,6 +40,7 @@ def test_totals_of_dcgan_are_the_published_ones():
     assert count(module, params).macs == macs
 
 
+@pytest.mark.slow(1)
 def test_sizes_reach_inputs_and_outputs():
     module, _ = dcgan(batch_size=2, features=4)
     assert [int(extent) for extent in module["main"].ret_type.shape] == [2, 3, 64, 64]

@@ -52,6 +52,7 @@ def output_of(compiled):
         return executor.get_output(0).numpy().copy()
 
 
+@pytest.mark.slow(1)
 def test_the_fastest_build_is_kept_and_the_first_one_where_none_is_faster(built, clocked, tmp_path):
     call = MeasuringCall.here(lanes=1, database=tmp_path / "p.sqlite")
     builds = dict.fromkeys(("first", "second", "third"), built)

@@ -93,6 +93,7 @@ def test_kernels_that_passes_of_the_user_may_change_have_no_identity(branching):
     assert race_identity(own, OPTIONS) is None
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     "changed", [{"unsplit": (0,)}, {"greedy": sequential_schedule}, {"records": "new"}]
 )

@@ -32,6 +32,7 @@ def test_every_stage_of_every_schedule_has_a_price(prices: StagePrices) -> None:
         assert min(costs) > 0
 
 
+@pytest.mark.slow(1)
 def test_the_work_of_a_stage_is_what_it_costs_at_least(kernels: MeasuredKernels) -> None:
     members = tuple((index,) for index in convolutions(kernels.graph))
     stages = [Stage(members[:1]), Stage(members), Stage(members, Strategy.MERGE)]

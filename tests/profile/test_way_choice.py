@@ -114,6 +114,7 @@ def test_prices_decide_alone_where_operators_are_long(kernels: MeasuredKernels) 
     assert settled_choice(kernels, prices) == prices.choice()
 
 
+@pytest.mark.slow(1)
 @pytest.mark.skipif(LANES < 2, reason="one core: there is no lane that could help")
 def test_ways_that_were_settled_are_not_timed_again(runner: StageKernels, tmp_path: Path) -> None:
     database = ProfileDatabase(tmp_path / "prices.sqlite")

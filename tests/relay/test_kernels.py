@@ -297,6 +297,7 @@ class Asked(autotvm.task.DispatchContext):
         self._old_ctx.update(target, workload, cfg)
 
 
+@pytest.mark.slow(1)
 def test_kernels_in_bfloat16_ask_for_the_records_of_float32():
     x = relay.var("x", shape=(1, 16, 7, 7))
     body = convolved(relay.nn.relu(convolved(convolved(x, groups=16))), kernel=1)

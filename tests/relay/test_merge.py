@@ -283,6 +283,7 @@ def test_whatever_the_rule_allows_is_right(nets, drawn, batch, layout):
     assert_merges_right(nets, module, params, opt_level=2, conversion=conversion)
 
 
+@pytest.mark.slow(1)
 def test_a_stage_by_itself(nets):
     extraction = nets.extraction()
     members = members_of(extraction.graph)

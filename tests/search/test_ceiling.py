@@ -20,6 +20,7 @@ def ceiling(graph, operator_ns, lanes, *, splits=True):
     return ceiling_of(graph, operator_ns, lanes, hand_over=hand_over, splits=splits)
 
 
+@pytest.mark.slow(1)
 @given(cases(), st.integers(1, 4), st.booleans())
 def test_no_list_gains_more_than_the_bound(case, lanes, splits):
     graph, times = case

@@ -188,6 +188,7 @@ def test_chain_prices_are_those_of_the_operators():
     )
 
 
+@pytest.mark.slow(1)
 @given(graphs(), st.integers(1, 4), st.booleans())
 def test_a_search_over_chains_gives_a_schedule_of_the_operators(graph, most, lazy):
     options = SearchOptions(strategies=CONCURRENT, max_chain_size=most)

@@ -406,6 +406,7 @@ class WholesPay:
         return stage.strategy is Strategy.MERGE and len(stage.operators) == len(self.costs) - 1
 
 
+@pytest.mark.slow(1)
 @given(costs=st.lists(st.integers(30, 60), min_size=3, max_size=6), bonus=st.integers(0, 30))
 def test_stages_may_cost_less_than_a_part_of_them_where_the_model_says_so(costs, bonus):
     operators = [op(str(index), workload="w", convolution=CONV) for index in range(len(costs))]

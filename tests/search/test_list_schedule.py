@@ -192,6 +192,7 @@ def test_another_graph_and_bad_options_are_refused():
         ListOptions(draws=-1)
 
 
+@pytest.mark.slow(1)
 @given(case=cases(), lanes=st.integers(1, 3))
 def test_what_is_due_comes_in_time_where_any_list_has_it_so(case, lanes):
     """A deadline that the tasks it needs meet alone, in order, on one lane, is always met."""

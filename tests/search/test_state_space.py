@@ -176,6 +176,7 @@ def test_native_and_python_agree_in_every_answer(graph, options, salt, data):
         assert python.best_weight() == native.best_weight()
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("kind", SPACES)
 @given(graph=graphs(), options=options, salt=st.integers(), data=st.data())
 def test_incremental_solving_ends_where_solving_afresh_does(kind, graph, options, salt, data):
@@ -191,6 +192,7 @@ def test_incremental_solving_ends_where_solving_afresh_does(kind, graph, options
     assert space.best_weight() >> WEIGHT_SHIFT == fresh.best_weight() >> WEIGHT_SHIFT
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("kind", SPACES)
 @given(graph=graphs(), options=options, salt=st.integers(), data=st.data())
 def test_priced_only_is_the_best_of_what_is_priced(kind, graph, options, salt, data):

@@ -60,6 +60,7 @@ def test_workers_and_their_children_end_with_the_run(error):
     assert MARK not in os.environ
 
 
+@pytest.mark.slow(1)
 @pytest.mark.usefixtures("planted_folder")
 def test_workers_end_after_kill_9_of_the_tuner():
     """Wherever it was started: its guard runs nothing of the working directory."""

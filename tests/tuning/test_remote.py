@@ -106,6 +106,7 @@ def test_a_tracker_without_the_device(bare_tracker):
     assert "rpc_tracker --host" not in message
 
 
+@pytest.mark.slow(1)
 def test_a_tracker_with_the_device(loopback_tracker):
     assert require_tracker(loopback_tracker.address, loopback_tracker.key) == 1
 

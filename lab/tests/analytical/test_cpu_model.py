@@ -31,6 +31,7 @@ def model_of(cores, works=None):
     return AnalyticalCpuCost(CPU.of_cores(cores), works=works)
 
 
+@pytest.mark.slow(1)
 @given(staged_works(), st.sampled_from([1, 2, 4, 16, 64]))
 def test_a_price_lies_between_its_bound_and_all_operators_in_order(staged, cores):
     stage, works = staged

@@ -79,6 +79,7 @@ def test_a_price_keeps_its_bounds(staged, chosen):
     assert price == prices.price(stage)
 
 
+@pytest.mark.slow(1)
 @given(staged_works(), settings(), st.integers(1, 1000), st.data())
 def test_more_work_in_a_group_never_makes_it_cheaper(staged, chosen, more, data):
     stage, works = staged

@@ -60,6 +60,7 @@ def test_what_no_cell_can_have_is_refused_before_the_first(words, said, capsys, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow(1)
 def test_an_experiment_that_ends_does_not_end_the_others(capsys, tmp_path, monkeypatch):
     whole = Squares(numbers=(2,), measured=[])
     monkeypatch.setattr(verb, "EXPERIMENTS", (Squares(name="broken", measured=[]), whole))
@@ -95,6 +96,7 @@ def test_pages_and_interruptions_name_every_option(tmp_path, monkeypatch):
     assert parsed(["all"]).time_budget == 240
 
 
+@pytest.mark.slow(1)
 def test_fresh_cells_are_measured_once_though_interrupted(tmp_path, monkeypatch):
     first, last = (Squares(name=name, numbers=(2, 3), measured=[]) for name in ("first", "last"))
     monkeypatch.setattr(verb, "EXPERIMENTS", (first, last))

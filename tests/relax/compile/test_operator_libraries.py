@@ -93,6 +93,7 @@ def test_transposed_convolutions_have_their_images_in_nhwc():
     assert check(Network(1, 8, 5, 6), body) == ["conv2d_add_relu", "conv2d_transpose_add"]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_residual_is_added_in_the_call(swapped):
     def body(net):
@@ -114,6 +115,7 @@ def test_rows_of_a_tensor_are_multiplied_by_a_matrix(activation):
     assert check(Network(2, 3, 12), body) == [f"matmul_add_{activation}"]
 
 
+@pytest.mark.slow(1)
 def test_attention_is_two_products_and_a_softmax():
     def body(net):
         turned = net.emit(relax.op.permute_dims(net.x, [0, 1, 3, 2]))
@@ -150,6 +152,7 @@ def test_the_mean_of_images_is_a_pooling(axes):
     assert check(Network(2, 5, 6, 7), body) == (["mean"] if axes != [1, 3] else [])
 
 
+@pytest.mark.slow(1)
 def test_a_value_beside_a_convolution_that_is_read_twice_is_computed_once():
     def body(net):
         made = net.conv(net.x, 8, 3)

@@ -44,6 +44,7 @@ def tune(mod, **given):
     return tvm_ios.tune(mod, None, TARGET, **({"lanes": 1, "options": OWN_KERNELS} | given))
 
 
+@pytest.mark.slow(1)
 def test_a_second_call_gives_the_same_model(tmp_path):
     first, second = tune(network()), tune(network())
     assert (first.was_loaded, second.was_loaded) == (False, True)
@@ -60,6 +61,7 @@ def test_a_second_call_gives_the_same_model(tmp_path):
         np.testing.assert_array_equal(loaded.get_output(0).numpy(), expected)
 
 
+@pytest.mark.slow(1)
 def test_a_call_for_a_report_is_kept_with_its_race_of_stock_tvm():
     given = {"lanes": 1, "options": OWN_KERNELS}
     first, second = (tune_beside_stock(network(), None, TARGET, **given) for _ in range(2))

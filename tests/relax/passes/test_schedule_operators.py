@@ -64,6 +64,7 @@ def test_ios_runs_side_by_side_what_pays(net):
     assert max(len(stage.groups) for stage in schedule.stages) == 2
 
 
+@pytest.mark.slow(1)
 def test_lists(net):
     mod, params, _ = net
     options = {"params": params, "scheduler": "list", "cost_model": OneEach(), "lanes": 2}
@@ -111,6 +112,7 @@ def test_what_no_lane_runs_stays_as_it_is(module):
     tvm.ir.assert_structural_equal(after, module)
 
 
+@pytest.mark.slow(1)
 def test_a_module_for_a_gpu_has_stages_and_kernels_without_loops(net):
     mod, params, _ = net
     target = "cuda -arch=sm_90"

@@ -195,6 +195,7 @@ def test_what_follows_is_one_kernel(shape: dict[str, Any]) -> None:
     assert_right(case, after, reference, (bias, added))
 
 
+@pytest.mark.slow(1)
 def test_images_beyond_the_second_cache_are_fetched_row_by_row() -> None:
     case = Case(channels=80, size=(60, 41), strides=(2, 1))
     assert "prefetch" in str(lower(case.expression).function)

@@ -23,6 +23,7 @@ def assert_outputs(module, expected):
         np.testing.assert_array_equal(module.get_output(index).numpy(), value)
 
 
+@pytest.mark.slow(1)
 def test_the_same_file_serves_stock_and_ours(exported):
     from tvm.contrib import graph_executor
 

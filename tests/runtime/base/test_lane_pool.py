@@ -279,6 +279,7 @@ def test_a_fork_during_a_run_leaves_the_child_usable():
     assert 0 < counters.counts[0] <= 3000
 
 
+@pytest.mark.slow(1)
 def test_control_c_ends_a_long_measurement(tmp_path):
     script = tmp_path / "measure.py"
     script.write_text(

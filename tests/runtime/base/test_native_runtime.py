@@ -48,6 +48,7 @@ def test_the_thread_sanitizer_finds_nothing(tmp_path, flags):
         assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("flags", [(), (POSIX_ALONE,)], ids=["Linux", "POSIX"])
 def test_a_child_forked_at_the_worst_moment_runs(tmp_path, flags):
     done = output_of(compiled("fork_main.c", tmp_path, "-O2", "-Werror", *flags))

@@ -327,6 +327,7 @@ def test_records_of_other_targets_and_workloads_and_copies_do_not_count(tmp_path
     assert (outcome.trials, outcome.tasks[0].known) == (0, 1)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_candidate_that_failed_once_and_ran_once_has_run(turned, tmp_path):
     mod, params = one_convolution()

@@ -128,6 +128,7 @@ def test_without_a_context_there_is_nothing_to_say(fork):
     assert model.records is None
 
 
+@pytest.mark.slow(1)
 def test_what_a_fallback_context_hides_is_not_in_force(fork, lines, tmp_path):
     log = write(tmp_path / "both.log", lines)
     with autotvm.apply_history_best(str(log)), autotvm.FallbackContext():
@@ -209,6 +210,7 @@ def test_a_context_of_auto_scheduler_is_in_force_while_it_is_on(fork, ansor_line
     assert len(records.kernels) == len(ansor_lines)
 
 
+@pytest.mark.slow(1)
 def test_a_context_of_auto_scheduler_without_its_switch_is_told_of(fork, ansor_lines, tmp_path):
     log = write(tmp_path / "ansor.json", ansor_lines)
     with auto_scheduler.ApplyHistoryBest(str(log)):

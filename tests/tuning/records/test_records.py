@@ -262,6 +262,7 @@ def numbers(path):
     return [int(json.loads(line)["tvm_version"].split("+")[1]) for line in lines_of(path)]
 
 
+@pytest.mark.slow(1)
 def test_kill_9_of_a_writer_loses_nothing_that_was_complete(tmp_path):
     path = tmp_path / "log"
     # Long lines, so that some are torn: the kernel stops a write between pages.

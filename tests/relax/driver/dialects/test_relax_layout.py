@@ -64,6 +64,7 @@ def priced(monkeypatch, times_ns):
     monkeypatch.setattr(MeasuringCall, "library_ns", library_ns)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("kept", ["NHWC", "NCHW8c"])
 def test_the_layout_whose_operators_take_least_is_built(kept, mod, call, monkeypatch):
     priced(monkeypatch, {"NHWC": 10**9, "NCHW8c": 10**9} | {kept: 10**6})

@@ -20,6 +20,7 @@ def _kinds(prepared):
     return [each.kind for each in prepared.extraction.graph.operators]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("layout", [None, "NHWC"])
 def test_a_gate_goes_into_fewer_weights(layout):
     network = Network(1, 32, 14, 14)

@@ -251,6 +251,7 @@ def test_kernels_compute_what_the_model_says(name, reference_build):
         np.testing.assert_allclose(found, wanted, atol=1e-4, err_msg=target)
 
 
+@pytest.mark.slow(1)
 def test_factors_that_a_run_tells_are_made_in_front_of_products(reference_build):
     x, scale, zero = (
         data(),

@@ -196,6 +196,7 @@ def test_rows_alone_have_tiles_of_channels(channels):
     )
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("channels", [1, 2, 7, 17, 24])
 def test_any_number_of_channels_is_a_number_of_tiles(channels):
     a, w = te.placeholder((1, 5, 6, 18), name="a"), te.placeholder((channels, 5, 3, 3), name="w")
