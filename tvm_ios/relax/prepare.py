@@ -65,6 +65,11 @@ class PreparedModule:
     images: ImageLayouts | None = None
     """Layouts of images; None where they are those of the model."""
 
+    @property
+    def form(self) -> ImageForm | None:
+        """Form of the images; None where layouts are those of the model."""
+        return None if self.images is None else self.images.form
+
     @cached_property
     def extraction(self) -> Extraction:
         """Operators of the module, extracted when this is first asked for."""

@@ -76,11 +76,6 @@ class PricedLayout:
         """Nanoseconds of all operators in order."""
         return sum(self.times_ns)
 
-    @property
-    def form(self) -> ImageForm | None:
-        """Form of the images; None where the model kept its own."""
-        return None if self.prepared.images is None else self.prepared.images.form
-
     @cached_property
     def convolutions_ns(self) -> Mapping[ConvolutionSizes | None, float]:
         """Nanoseconds of a convolution with what is fused to it, by its sizes."""
@@ -99,20 +94,19 @@ def cheapest_form(priced: Sequence[PricedLayout], call: MeasuringCall) -> ImageF
     """
     if len(priced) != len((CHANNELS_LAST, BLOCKS)):
         return None
-    last, blocks = priced
-    if last.prepared.images is None or last.form is None or blocks.form is None:
+    last, blocks = (each.prepared.images for each in priced)
+    if last is None or blocks is None:
         return None
-    places = last.prepared.images.places
     last_ns, blocks_ns = (
-        [each.convolutions_ns.get(sizes, 0.0) for sizes in places.convolutions]
-        for each in (last, blocks)
+        [each.convolutions_ns.get(sizes, 0.0) for sizes in last.places.convolutions]
+        for each in priced
     )
     able_ns = [
         math.inf if layout == CHANNELS_LAST else time_ns
         for time_ns, layout in zip(blocks_ns, blocks.form.layouts, strict=True)
     ]
     moved = moved_ns(call.device.speeds, call.device.require_lanes(None))
-    costs = layout_costs(places, able_ns, last_ns, moved)
+    costs = layout_costs(last.places, able_ns, last_ns, moved)
     form = ImageForm(layouts=cheapest_layouts(costs))
     least_ns, *plain_ns = (costs.total_ns(each.layouts) for each in (form, last.form, blocks.form))
     return form if least_ns < (1 - LEAST_GAIN) * min(plain_ns) else None

@@ -26,6 +26,7 @@ from tvm_ios.profile.measuring_call import MeasuringCall
 from tvm_ios.relax.ir import call_name, main_of, operator_calls
 from tvm_ios.relax.prepare import PreparedModule, fuse
 from tvm_ios.relax.transforms.image_layouts import blocks_of
+from tvm_ios.relax.transforms.image_places import CONVOLUTION
 from tvm_ios.relax.tuned_loops import database_in_force
 from tvm_ios.runtime.libraries.protocol import OperatorLibrary
 
@@ -97,7 +98,7 @@ class ModelLayouts:
         kept = min(prices_ns, key=lambda layout: prices_ns[layout])
         if len(prices_ns) > 1:
             told = ", ".join(f"{layout} {ns / 1e6:.3g} ms" for layout, ns in prices_ns.items())
-            which = _told(list(prices_ns), priced[kept].form) if kept == BOTH else kept
+            which = _told(list(prices_ns), priced[kept].prepared.form) if kept == BOTH else kept
             notes = (*notes, f"images are in {which}, by prices of all operators: {told}")
         best = priced[kept]
         with call.stage("build", call.to_prepare()):
@@ -139,8 +140,7 @@ class ModelLayouts:
     def built(self, prepared: PreparedModule, absent: Collection[str] = ()) -> BuiltModel:
         """Prepared model with its kernels, but for absent ones."""
         built = build_prepared(prepared.with_loops(), absent=absent)
-        form = None if prepared.images is None else prepared.images.form
-        return replace(built, libraries=self.libraries, form=form)
+        return replace(built, libraries=self.libraries, form=prepared.form)
 
     def _absent(self, priced: PricedLayout, call: MeasuringCall) -> frozenset[str]:
         """Kernels, by name, that cannot beat a library's call; none where a tuned one may."""
@@ -168,4 +168,4 @@ def _layouts(liked: str, target: tvm.target.Target) -> tuple[str, ...]:
 def _has_images(mod: Any) -> bool:
     main = main_of(mod) if isinstance(mod, tvm.IRModule) else None
     calls = [] if main is None else operator_calls(main)
-    return any(call_name(each) == "relax.nn.conv2d" for each in calls)
+    return any(call_name(each) == CONVOLUTION for each in calls)

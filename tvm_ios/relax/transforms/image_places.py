@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import numpy as np
 import tvm
 from tvm import relax
 
 from tvm_ios.core.fused_function import FusedFunction
 from tvm_ios.core.image_layouts import BLOCKS, ConvolutionSizes, ImagePlaces, PlaceReader
-from tvm_ios.relax.ir import call_name, static_tensors
+from tvm_ios.plan.data_type import dtype_bytes
+from tvm_ios.relax.ir import call_name, static_tensors, variables_in
 
 __all__ = [
     "CONVOLUTION",
@@ -65,7 +64,7 @@ def image_places(main: relax.Function, block: int) -> Places:
 
 
 def _read_call(result: relax.Var, call: relax.Call, reader: PlaceReader[Sizes]) -> None:
-    images = [each for each in _variables(call) if reader.has(each)]
+    images = [each for each in variables_in(call) if reader.has(each)]
     sized = [(each, _bytes_of(each)) for each in images]
     if call_name(call) == CONVOLUTION:
         reader.convolution(result, sized, _sizes_of_call(call))
@@ -75,13 +74,6 @@ def _read_call(result: relax.Var, call: relax.Call, reader: PlaceReader[Sizes]) 
         reader.follower(
             result, sized, channels=channels if _is_along_channels(call) else (), joins=joins
         )
-
-
-def _variables(call: relax.Call) -> Iterator[relax.Var]:
-    """Variables among the arguments of a call, those of a tuple one by one."""
-    for argument in call.args:
-        values = argument.fields if isinstance(argument, relax.Tuple) else [argument]
-        yield from (each for each in values if isinstance(each, relax.Var))
 
 
 def _follows(call: relax.Call) -> bool:
@@ -114,8 +106,7 @@ def _channels_of(value: relax.Expr) -> list[int]:
 
 def _bytes_of(value: relax.Expr) -> int:
     return sum(
-        math.prod(each.shape) * np.dtype(each.dtype).itemsize
-        for each in static_tensors(value.ty) or ()
+        math.prod(each.shape) * dtype_bytes(each.dtype) for each in static_tensors(value.ty) or ()
     )
 
 
